@@ -1,0 +1,79 @@
+# Each target sets up what it needs in .venv, once: the stamps below are remade only when pyproject.toml or a lock changes.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# The first interpreter found that is new enough; `make test PYTHON=/path/to/python` chooses another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+CHECKED := service models tests bench
+UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11
+PYTEST_ARGS ?=
+LOCK_ARGS ?=
+
+.PHONY: help serve test test-models lint format model lock wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+serve: $(VENV)/serve.stamp ## run the service on SENTIMENT_HOST:SENTIMENT_PORT; every SENTIMENT_* variable is passed through
+	$(BIN)/sentiment serve
+
+test: $(VENV)/dev.stamp ## run the tests (those of training need PyTorch, see test-models, and say so when skipped)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-models: $(VENV)/train.stamp ## run all the tests, those of training too; installs PyTorch
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/dev.stamp ## check the format, ruff's rules, the types and the import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev.stamp ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+model: $(VENV)/train.stamp ## make models/sentiment-en anew: train, export, quantize, verify; installs PyTorch
+	$(BIN)/python -m models all
+
+lock: $(BIN)/uv ## resolve the locks anew from pyproject.toml; LOCK_ARGS=--upgrade moves every version up
+	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes pyproject.toml -o requirements.lock
+	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(UV_COMPILE) $(LOCK_ARGS) --no-annotate --extra train -c requirements.lock pyproject.toml -o constraints-train.txt
+
+wheel: $(VENV)/dev.stamp ## build dist/*.whl, the default model inside
+	$(BIN)/python -m hatchling build -t wheel
+
+clean: ## remove the environment, the caches and what was built
+	rm -rf $(VENV) dist build .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(BIN)/uv: | $(BIN)/python
+	@echo "Installing uv"
+	@$(PIP) install uv
+
+$(VENV)/serve.stamp: pyproject.toml requirements.lock | $(BIN)/python
+	@echo "Installing what serving needs (requirements.lock)"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/serve.stamp requirements-dev.lock
+	@echo "Installing what testing and linting need (requirements-dev.lock)"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/train.stamp: $(VENV)/dev.stamp constraints-train.txt
+	@echo "Installing what training needs, PyTorch among it (constraints-train.txt)"
+	@$(PIP) install -c constraints-train.txt -e '.[train]'
+	@touch $@
