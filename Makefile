@@ -56,7 +56,7 @@ clean: ## remove the environment, the caches and what was built
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(BIN)/uv: | $(BIN)/python
 	@echo "Installing uv"
