@@ -1,0 +1,79 @@
+"""What is built and installed: the wheel carries the model and works elsewhere, the locks fit pyproject.toml."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder holding what a wheel built from this checkout unpacks to."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_the_wheel_holds_code_and_model_and_nothing_else(installed: Path) -> None:
+    metadata = f"sentiment_service-{PROJECT['version']}.dist-info"
+    assert {path.name for path in installed.iterdir()} == {"models", "service", metadata}
+    shipped = ROOT / "models" / "sentiment-en"
+    assert {p.name for p in (installed / "models" / "sentiment-en").iterdir()} == {p.name for p in shipped.iterdir()}
+
+
+def test_the_wheel_answers_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SENTIMENT_")}
+    command = [sys.executable, "-c", "from service.cli import main; main()", "classify", "I love it"]
+    run = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "positive" in run.stdout
+
+
+def test_serving_loads_nothing_of_training() -> None:
+    """A module that is loaded costs memory and start-up time, and a missing one must not be needed."""
+    heavy = {"models", "onnx", "scipy", "torch", "transformers"}
+    code = f"import sys, service.cli, service.api.app; print(sorted({heavy!r} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("lock", "extra"),
+    [("requirements.lock", None), ("requirements-dev.lock", "dev"), ("constraints-train.txt", "train")],
+)
+def test_the_locks_fit_the_project(lock: str, extra: str | None) -> None:
+    pins: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", (ROOT / lock).read_text("utf-8"), re.MULTILINE):
+        pins.setdefault(canonicalize_name(name), set()).add(version)
+    wanted = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])
+    for requirement in map(Requirement, wanted):
+        versions = pins.get(canonicalize_name(requirement.name), set())
+        assert versions, f"{requirement.name} is not in {lock}: run make lock"
+        assert all(version in requirement.specifier for version in versions), f"{lock} is out of date: run make lock"
+
+
+def test_every_pin_of_an_installed_lock_has_its_hashes() -> None:
+    for lock in ("requirements.lock", "requirements-dev.lock"):
+        pins = re.split(r"^(?=[a-z0-9])", (ROOT / lock).read_text("utf-8"), flags=re.MULTILINE)[1:]
+        assert pins
+        assert not [pin for pin in pins if "--hash=sha256:" not in pin]
