@@ -1,0 +1,114 @@
+"""A model folder: its manifest, and the proof that its files are those the manifest was written for."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.errors import ArtifactError
+
+MANIFEST = "manifest.json"
+UNSEALED = frozenset({MANIFEST, "README.md"})
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Graphs(_Frozen):
+    """File names of the two graphs."""
+
+    classify: str
+    embed: str
+
+
+class Quantization(_Frozen):
+    """How the matrices of each graph are stored and multiplied."""
+
+    classify: str
+    embed: str
+
+
+class Golden(_Frozen):
+    """A text with the answer that was served when the model was made: all logits, and how its mean vector begins."""
+
+    text: str
+    logits: tuple[float, ...]
+    mean: tuple[float, ...]
+
+
+class Manifest(_Frozen):
+    """What a model is, what it was measured to do, and the sha256 of every file it is made of."""
+
+    format: Literal[1]
+    name: str = Field(min_length=1)
+    family: Literal["bert"]
+    labels: tuple[str, ...] = Field(min_length=2)
+    hidden_size: int = Field(gt=0)
+    max_tokens: int = Field(ge=3)
+    cleanup: tuple[str, ...]
+    temperature: float = Field(gt=0)
+    last_layer: Literal["cls_only", "full"]
+    graphs: Graphs
+    quantization: Quantization
+    files: dict[str, str]
+    golden: tuple[Golden, ...]
+    tolerance: float = Field(gt=0)
+    bounds: dict[str, float]
+    metrics: dict[str, Any]
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A model folder and its manifest."""
+
+    folder: Path
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, folder: Path) -> Artifact:
+        """Read the manifest and verify the sha256 of every file it names.
+
+        Raises ArtifactError for a missing or malformed manifest, a graph or tokenizer without a checksum, and a file
+        that is missing, altered or outside the folder.
+        """
+        artifact = cls(folder, _read(folder / MANIFEST))
+        manifest = artifact.manifest
+        for needed in (manifest.graphs.classify, manifest.graphs.embed, "tokenizer.json"):
+            if needed not in manifest.files:
+                raise ArtifactError(f"{folder / MANIFEST} gives no sha256 of {needed}")
+        for name, expected in manifest.files.items():
+            if sha256(artifact.path(name)) != expected:
+                raise ArtifactError(f"{folder / name} is not the file its manifest was written for: sha256 differs")
+        return artifact
+
+    def path(self, name: str) -> Path:
+        """Where a file of the model is. Raises ArtifactError for a name that leads out of the folder."""
+        if Path(name).name != name:
+            raise ArtifactError(f"{self.folder / MANIFEST} names {name!r}, which is not a file of its own folder")
+        return self.folder / name
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal digest of a file. Raises ArtifactError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read(path: Path) -> Manifest:
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "manifest"
+        raise ArtifactError(f"{path} is not a manifest: {where}: {first['msg']}") from error

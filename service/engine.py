@@ -1,0 +1,75 @@
+"""Token ids to logits and vectors: one ONNX Runtime session per graph, shared by all threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from service.artifact import Artifact
+from service.errors import ArtifactError, EngineError
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+
+class ClassifyOutput(NamedTuple):
+    """Logits float32 [labels] and the raw last hidden state of [CLS] float32 [hidden], before any pooler or tanh."""
+
+    logits: Floats
+    cls: Floats
+
+
+class Engine:
+    """Runs one text at a time, at its own length, on the calling thread. Safe to call from any number of threads."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Load both graphs. Raises ArtifactError for a file that ONNX Runtime does not accept."""
+        graphs = artifact.manifest.graphs
+        self._classify = session(artifact.path(graphs.classify))
+        self._embed = session(artifact.path(graphs.embed))
+        self._mask = np.ones((1, artifact.manifest.max_tokens), np.int64)
+
+    def classify(self, ids: Ids) -> ClassifyOutput:
+        """Logits and [CLS] state of a text, given as token ids int64 [n] with 1 <= n <= max_tokens.
+
+        Raises EngineError if the run fails or its result is not finite.
+        """
+        logits, cls = self._run(self._classify, ["logits", "cls"], ids)
+        return ClassifyOutput(logits, cls)
+
+    def embed(self, ids: Ids) -> Floats:
+        """Mean of a text's last hidden states, float32 [hidden], not normalized. Takes and raises as `classify` does."""
+        return self._run(self._embed, ["mean"], ids)[0]
+
+    def _run(self, graph: onnxruntime.InferenceSession, outputs: list[str], ids: Ids) -> list[Floats]:
+        mask = self._mask[:, : len(ids)]
+        try:
+            arrays = graph.run(outputs, {"input_ids": ids[np.newaxis], "attention_mask": mask})
+        except Exception as error:  # noqa: BLE001 - the runtime's exceptions share no other base
+            raise EngineError(f"the run failed: {type(error).__name__}") from error
+        if not all(np.isfinite(array).all() for array in arrays):
+            raise EngineError("the run gave a value that is not finite")
+        return [array[0] for array in arrays]
+
+
+def session(path: Path) -> onnxruntime.InferenceSession:
+    """A session that runs a graph exactly as it is written, on one thread. Raises ArtifactError if it does not load."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    # The graphs are shaped by hand. The optimizer would fuse Add and LayerNormalization into a slower kernel.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    # AVX2 without VNNI adds pairs of u8 x s8 products in 16 bits and saturates; this picks the kernels that do not.
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001 - the runtime's exceptions share no other base
+        raise ArtifactError(f"{path} is not a graph that this ONNX Runtime loads: {error}") from error
