@@ -49,7 +49,7 @@ class Engine:
         mask = self._mask[:, : len(ids)]
         try:
             arrays = graph.run(outputs, {"input_ids": ids[np.newaxis], "attention_mask": mask})
-        except Exception as error:  # noqa: BLE001 - the runtime's exceptions share no other base
+        except Exception as error:
             raise EngineError(f"the run failed: {type(error).__name__}") from error
         if not all(np.isfinite(array).all() for array in arrays):
             raise EngineError("the run gave a value that is not finite")
@@ -71,5 +71,5 @@ def session(path: Path) -> onnxruntime.InferenceSession:
     options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # noqa: BLE001 - the runtime's exceptions share no other base
+    except Exception as error:
         raise ArtifactError(f"{path} is not a graph that this ONNX Runtime loads: {error}") from error

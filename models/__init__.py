@@ -1,0 +1,1 @@
+"""How a model is made: read data, fine-tune, export, quantize, verify."""

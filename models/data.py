@@ -1,0 +1,197 @@
+"""Labelled text in the forms it comes in, read into one: a text and the probabilities it should get."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+LABELS = ("negative", "neutral", "positive")
+Target = tuple[float, float, float]
+
+_HARD: dict[str, Target] = {
+    "negative": (1.0, 0.0, 0.0),
+    "neutral": (0.0, 1.0, 0.0),
+    "positive": (0.0, 0.0, 1.0),
+}
+_TREE_CLASSES = ("negative", "negative", "neutral", "positive", "positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text with its target probabilities (negative, neutral, positive), a mean rating in [-4, 4], or neither.
+
+    `whole` is false for a phrase taken out of a sentence.
+    """
+
+    text: str
+    target: Target | None = None
+    valence: float | None = None
+    weight: float = 1.0
+    whole: bool = True
+
+
+def load(path: Path) -> list[Example]:
+    """Read one file of examples: CSV, TSV, JSONL or Parquet with `text` (or `sentence`) and `label` or `valence`,
+    or bracketed treebank trees, a tree a line.
+
+    A label is a name of `LABELS`, or 0/1 for negative/positive as in GLUE. Raises ValueError naming the file,
+    the line and what was expected.
+    """
+    if path.suffix == ".txt":
+        return list(_distinct(_trees(path)))
+    return [_example(path, line, row) for line, row in enumerate(_rows(path), start=1)]
+
+
+def load_pairs(path: Path) -> list[tuple[float, str, str]]:
+    """Read sentence pairs with a similarity: columns `score`, `sentence1`, `sentence2`."""
+    return [(float(row["score"]), row["sentence1"], row["sentence2"]) for row in _rows(path)]
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    if path.suffix in {".csv", ".tsv"}:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from csv.DictReader(file) if path.suffix == ".csv" else _tab_separated(file)
+    elif path.suffix == ".jsonl":
+        with path.open(encoding="utf-8-sig") as file:
+            yield from (json.loads(line) for line in file if line.strip())
+    elif path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+            yield from batch.to_pylist()
+    else:
+        raise ValueError(f"{path}: unknown kind of file; use .csv, .tsv, .jsonl, .parquet, or .txt for trees")
+
+
+def _tab_separated(file: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Tabs part the columns and a quotation mark is a character like any other, as in the sets of this field."""
+    return csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _example(path: Path, line: int, row: dict[str, str]) -> Example:
+    text = row.get("text", row.get("sentence"))
+    if text is None:
+        raise ValueError(f"{path}: no column `text`; it has {', '.join(row)}")
+    if "valence" in row:
+        return Example(text, _target_of_rating(float(row["valence"])), float(row["valence"]))
+    label = str(row.get("label", ""))
+    target = _HARD.get({"0": "negative", "1": "positive"}.get(label, label))
+    if target is None:
+        raise ValueError(f"{path}, row {line}: label {label!r}; use {', '.join(LABELS)}, or 0 and 1")
+    return Example(text, target)
+
+
+def _target_of_rating(valence: float) -> Target:
+    """Soft labels from a mean rating in [-4, 4]: even odds of neutral at +-0.6, nearly certain 0.6 further out."""
+    positive = 1 / (1 + math.exp(-(valence - 0.6) / 0.2))
+    negative = 1 / (1 + math.exp(-(-valence - 0.6) / 0.2))
+    return negative, 1 - positive - negative, positive
+
+
+def _trees(path: Path) -> Iterator[Example]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.startswith("("):
+            raise ValueError(f"{path}, line {number}: not a bracketed tree")
+        phrases = list(_phrases(line))
+        yield from (Example(text, _HARD[_TREE_CLASSES[label]], whole=text is phrases[-1][1]) for label, text in phrases)
+
+
+def _phrases(tree: str) -> Iterator[tuple[int, str]]:
+    """Every node of a tree as its label (0 to 4) and its words; the whole sentence comes last."""
+    stack: list[tuple[int, list[str]]] = []
+    for opening, word, closing in re.findall(r"\((\d) |([^\s()]+)|(\))", tree):
+        if opening:
+            stack.append((int(opening), []))
+        elif word:
+            stack[-1][1].append(word)
+        elif closing:
+            label, words = stack.pop()
+            if stack:
+                stack[-1][1].extend(words)
+            yield label, " ".join(words)
+
+
+def _distinct(examples: Iterable[Example]) -> Iterator[Example]:
+    """Each text once, a whole sentence before an equal phrase."""
+    seen: dict[str, Example] = {}
+    for example in examples:
+        if example.text not in seen or (example.whole and not seen[example.text].whole):
+            seen[example.text] = example
+    yield from seen.values()
+
+
+_DETOKENIZE = (
+    (re.compile(r"-LRB-\s?", re.IGNORECASE), "("),
+    (re.compile(r"\s?-RRB-", re.IGNORECASE), ")"),
+    (re.compile(r"`` ?| ?''"), '"'),
+    (re.compile(r"\\([/*])"), r"\1"),
+    (re.compile(r" (n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE), r"\1"),
+    (re.compile(r" ([.,!?;:%])"), r"\1"),
+)
+
+
+def detokenize(text: str) -> str:
+    """Treebank tokens as people write them: `do n't stop .` reads `don't stop.`"""
+    for pattern, replacement in _DETOKENIZE:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of examples and how much of it is wanted.
+
+    `take` bounds its texts; `phrases` and `neutral_phrases` bound the partial phrases drawn from trees: those with an
+    opinion, and those without. None takes all.
+    """
+
+    path: Path
+    weight: float = 1.0
+    take: int | None = None
+    phrases: int | None = None
+    neutral_phrases: int | None = None
+
+    @classmethod
+    def parse(cls, written: str) -> Source:
+        """Read `PATH[,weight=F][,take=N][,phrases=N][,neutral_phrases=N]`. Raises ValueError for anything else."""
+        path, *options = written.split(",")
+        values: dict[str, float | int] = {}
+        for option in options:
+            name, _, value = option.partition("=")
+            if name not in {"weight", "take", "phrases", "neutral_phrases"}:
+                raise ValueError(f"{written}: unknown option {name!r}; use weight, take, phrases or neutral_phrases")
+            values[name] = float(value) if name == "weight" else int(value)
+        return cls(Path(path), **values)  # type: ignore[arg-type]
+
+
+def mix(sources: Sequence[Source], seed: int) -> list[Example]:
+    """Read, bound and weight several sources as one training set.
+
+    Half of the treebank's texts, drawn at random, lose their tokenization.
+    """
+    rng = random.Random(seed)
+    chosen: list[Example] = []
+    for source in sources:
+        examples = [replace(example, weight=source.weight) for example in load(source.path)]
+        if source.path.suffix == ".txt":
+            examples = _draw_phrases(examples, source, rng)
+            examples = [replace(e, text=detokenize(e.text)) if rng.random() < 0.5 else e for e in examples]
+        chosen += _sample(examples, source.take, rng)
+    return chosen
+
+
+def _draw_phrases(examples: list[Example], source: Source, rng: random.Random) -> list[Example]:
+    whole = [e for e in examples if e.whole]
+    neutral = [e for e in examples if not e.whole and e.target == _HARD["neutral"]]
+    opinion = [e for e in examples if not e.whole and e.target != _HARD["neutral"]]
+    return whole + _sample(opinion, source.phrases, rng) + _sample(neutral, source.neutral_phrases, rng)
+
+
+def _sample(examples: list[Example], limit: int | None, rng: random.Random) -> list[Example]:
+    return examples if limit is None or limit >= len(examples) else rng.sample(examples, limit)

@@ -1,0 +1,1 @@
+"""The HTTP side of the service: the only part that knows of FastAPI."""

@@ -1,0 +1,72 @@
+"""Puts the service together: settings in, an ASGI application out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+
+from service import __version__
+from service.api import errors
+from service.api.middleware import BodyLimit, Observe
+from service.api.routes import router
+from service.api.state import State
+from service.cpu import usable_cores
+from service.errors import ArtifactError
+from service.inference import Inference, Limits
+from service.logs import get
+from service.metrics import Metrics
+from service.scheduler import Scheduler
+from service.settings import Settings
+
+log = get(__name__)
+
+QUIET_ROUTES = ("/healthz", "/readyz", "/metrics")
+"""Asked every few seconds by machines: logged at debug level unless they fail."""
+
+LAST_SECONDS = 5.0
+"""How long the stop waits for running texts once no request is open: far longer than the longest run takes."""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application. Its model is opened when it starts; a model that cannot be trusted makes it not ready."""
+    metrics = Metrics()
+    service = State(
+        metrics=metrics,
+        scheduler=Scheduler(settings.workers or usable_cores(), settings.queue, metrics),
+        max_body_bytes=settings.max_body_bytes,
+    )
+    metrics.ready.set_function(lambda: service.not_ready() is None)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        limits = Limits(settings.max_texts, settings.max_characters)
+        try:
+            service.loaded = await asyncio.to_thread(Inference.open, settings.model, service.scheduler, metrics, limits)
+        except ArtifactError as error:
+            service.failure = error.message
+            log.error("model refused", reason=error.message)
+        service.scheduler.start()
+        log.info("started", model=str(settings.model), workers=service.scheduler.size, ready=not service.not_ready())
+        yield
+        service.all_answered = await asyncio.to_thread(service.scheduler.stop, LAST_SECONDS)
+        log.info("stopped", all_answered=service.all_answered)
+
+    app = FastAPIOffline(
+        title="Sentiment service",
+        version=__version__,
+        description="Says how a text feels: a label, calibrated probabilities and a valence; or its vector.",
+        docs_url="/docs",
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    app.state.request_timeout = settings.request_timeout
+    app.include_router(router)
+    errors.install(app)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES)
+    return app

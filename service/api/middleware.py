@@ -1,0 +1,116 @@
+"""What surrounds every request: its id, its log line and metrics, and the bound on its body. Pure ASGI."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterable
+from http import HTTPStatus
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.errors import CLIENT_CLOSED_REQUEST, BodyTooLargeError, MediaTypeError, error_response
+from service.logs import get
+from service.metrics import Metrics
+
+log = get("service.access")
+
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+class Observe:
+    """Gives a request its id, and writes its one log line and its metrics once it is answered."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, quiet: Iterable[str]) -> None:
+        self.app = app
+        self.metrics = metrics
+        self.quiet = frozenset(quiet)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        status = CLIENT_CLOSED_REQUEST
+
+        async def with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await self.app(scope, receive, with_id)
+        finally:
+            self._record(scope, status, time.perf_counter() - began)
+            structlog.contextvars.unbind_contextvars("request_id")
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route = scope.get("route")
+        template = getattr(route, "path", "unmatched")
+        self.metrics.requests.labels(scope["method"], template, str(status)).inc()
+        self.metrics.request_seconds.labels(template).observe(seconds)
+        write = log.debug if template in self.quiet and status < 400 else log.info
+        write(
+            "request",
+            method=scope["method"],
+            route=template,
+            status=status,
+            milliseconds=round(seconds * 1000, 2),
+            **scope.get("state", {}).get("counts", {}),
+        )
+
+
+class BodyLimit:
+    """Refuses a body that is declared or turns out to be over the limit, packed, or not JSON."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self.app = app
+        self.max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in {"POST", "PUT", "PATCH"}:
+            await self.app(scope, receive, send)
+            return
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self.max_bytes:
+                # As an HTTPException: FastAPI, which reads the body, lets no other exception through.
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE) from self._too_large()
+            return message
+
+        try:
+            self._check_headers(Headers(scope=scope))
+        except (BodyTooLargeError, MediaTypeError) as error:
+            await error_response(error)(scope, receive, send)
+        else:
+            await self.app(scope, counted, send)
+
+    def _check_headers(self, headers: Headers) -> None:
+        declared = headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > self.max_bytes:
+            raise self._too_large()
+        encoding = headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise MediaTypeError(f"content-encoding {encoding!r} is not read; send the body as it is")
+        kind, _, parameters = headers.get("content-type", "application/json").partition(";")
+        charset = dict(part.strip().lower().partition("=")[::2] for part in parameters.split(";")).get(
+            "charset", "utf-8"
+        )
+        if kind.strip().lower() != "application/json" or charset.strip('"') not in {"utf-8", "utf8"}:
+            raise MediaTypeError("the body must be application/json in UTF-8")
+
+    def _too_large(self) -> BodyTooLargeError:
+        return BodyTooLargeError(f"the body is larger than the {self.max_bytes} bytes allowed")

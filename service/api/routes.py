@@ -1,0 +1,139 @@
+"""The routes: read a request, ask for the answer, write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic_core import to_json
+
+from service import __version__
+from service.api import schemas
+from service.api.errors import error_body
+from service.api.guards import answer, deadline
+from service.api.state import State, state
+from service.errors import ServiceError, UnavailableError
+
+Service = Annotated[State, Depends(state)]
+Deadline = Annotated[float, Depends(deadline)]
+NoQuery = Annotated[schemas.NoQuery, Query()]
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.ErrorBody, "description": description}
+    for status, description in {
+        400: "The body is not JSON.",
+        413: "The body is larger than allowed.",
+        415: "The body is not application/json in UTF-8.",
+        422: "The request is wrong, or none of its texts could be read.",
+        429: "The queue is full; Retry-After says when to come back.",
+        500: "The service failed.",
+        503: "The service is starting, stopping, or lost its workers.",
+        504: "The request took longer than allowed.",
+    }.items()
+}
+UNKNOWN_QUERY: dict[int | str, dict[str, Any]] = {422: ERRORS[422]}
+
+router = APIRouter()
+
+
+@router.post("/classify", response_model=schemas.ClassifyResponse, responses=ERRORS)
+async def classify(
+    request: Request, body: schemas.ClassifyRequest, _query: NoQuery, service: Service, seconds: Deadline
+) -> Response:
+    """Label each text negative, neutral or positive, with calibrated probabilities and a valence in [-1, 1]."""
+    answers = await answer(request, service.inference.classify(body.inputs), seconds)
+    labels = service.inference.manifest.labels
+    return _json(
+        {
+            "model": service.inference.manifest.name,
+            "results": [
+                error_body(one) if isinstance(one, ServiceError) else schemas.classify_result(one, labels, body)
+                for one in answers
+            ],
+            "usage": _usage(request, answers),
+        }
+    )
+
+
+@router.post("/embed", response_model=schemas.EmbedResponse, responses=ERRORS)
+async def embed(
+    request: Request,
+    body: schemas.EmbedRequest,
+    query: Annotated[schemas.EmbedQuery, Query()],
+    service: Service,
+    seconds: Deadline,
+) -> Response:
+    """Turn each text into a vector: the raw last hidden state of [CLS], or the mean over all of its tokens."""
+    work = service.inference.embed(body.inputs, query.pool, normalize=query.normalize, dimensions=query.dimensions)
+    answers = await answer(request, work, seconds)
+    return _json(
+        {
+            "model": service.inference.manifest.name,
+            "pool": query.pool,
+            "dimensions": query.dimensions or service.inference.manifest.hidden_size,
+            "embeddings": [
+                error_body(one) if isinstance(one, ServiceError) else schemas.embedding_values(one) for one in answers
+            ],
+            "usage": _usage(request, answers),
+        }
+    )
+
+
+@router.get("/info", responses=UNKNOWN_QUERY)
+async def info(_query: NoQuery, service: Service) -> schemas.InfoResponse:
+    """The service's version, its model and its limits."""
+    manifest, limits = service.inference.manifest, service.inference.limits
+    return {
+        "version": __version__,
+        "model": manifest.name,
+        "labels": list(manifest.labels),
+        "pools": ["cls", "mean"],
+        "dimensions": manifest.hidden_size,
+        "temperature": manifest.temperature,
+        "quantization": manifest.quantization.model_dump(),
+        "workers": service.scheduler.size,
+        "limits": {
+            "max_texts": limits.texts,
+            "max_characters": limits.characters,
+            "max_body_bytes": service.max_body_bytes,
+            "max_tokens": manifest.max_tokens,
+        },
+    }
+
+
+@router.get("/healthz", responses=UNKNOWN_QUERY)
+async def healthz(_query: NoQuery) -> schemas.Health:
+    """The process is alive. Says nothing of whether it can take work: that is /readyz."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz", responses={**UNKNOWN_QUERY, 503: ERRORS[503]})
+async def readyz(_query: NoQuery, service: Service) -> schemas.Health:
+    """The model's checksums are right, its golden texts are answered right, and every worker is alive."""
+    reason = service.not_ready()
+    if reason:
+        raise UnavailableError(reason, code="not_ready")
+    return {"status": "ready"}
+
+
+@router.get("/metrics", response_class=Response, responses={**UNKNOWN_QUERY, 200: {"content": {"text/plain": {}}}})
+async def metrics(_query: NoQuery, service: Service) -> Response:
+    """Every metric in Prometheus' text format."""
+    return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _usage(request: Request, answers: Sequence[Any]) -> schemas.Usage:
+    """What was read. Raises the first text's error when no text could be answered."""
+    read = [one for one in answers if not isinstance(one, ServiceError)]
+    if not read:
+        first: ServiceError = answers[0]
+        first.param = "inputs" if len(answers) == 1 else "inputs.0"
+        raise first
+    usage: schemas.Usage = {"texts": len(read), "tokens": sum(one.tokens for one in read)}
+    request.state.counts = usage
+    return usage
+
+
+def _json(content: Mapping[str, Any]) -> Response:
+    return Response(to_json(content), media_type="application/json")

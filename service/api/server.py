@@ -1,0 +1,46 @@
+"""Runs the application under uvicorn, and stops it in the right order."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.api.state import State
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which tells the service of a signal at once: it is not ready from then on."""
+
+    def __init__(self, config: uvicorn.Config, service: State) -> None:
+        super().__init__(config)
+        self.service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """First signal: admit nothing more and answer what was admitted. A second one ends that too."""
+        if self.should_exit:
+            self.force_exit = True
+        # The handler may interrupt this very thread inside the scheduler: its lock is re-entrant.
+        self.service.scheduler.drain()
+        super().handle_exit(sig, frame)
+
+
+def run(app: FastAPI, host: str, port: int, grace_period: int) -> int:
+    """Serve until a signal comes; then wait at most `grace_period` seconds for what is open. Returns the exit status: 0 if all that was admitted had its answer."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=grace_period,
+    )
+    server = Server(config, app.state.service)
+    # uvicorn raises the signal again once it has stopped, which would end the process by it and not with status 0.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    server.run()
+    return 0 if app.state.service.all_answered else 1

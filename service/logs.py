@@ -1,0 +1,57 @@
+"""Structured logs, one line an event, that never hold a text: only counts, times and outcomes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+Format = Literal["json", "console"]
+
+
+def configure(level: str, form: Format) -> None:
+    """Send our events and those of every library through one format to standard error."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+
+
+def describe(error: BaseException) -> str:
+    """An exception's kind and place. Its message is left out: it may quote the text that caused it."""
+    trace = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(trace[-1].filename).name}:{trace[-1].lineno}" if trace else ""
+    return type(error).__name__ + place
+
+
+def get(name: str) -> structlog.stdlib.BoundLogger:
+    """The logger of a module."""
+    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    return logger

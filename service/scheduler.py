@@ -1,0 +1,255 @@
+"""Who runs when: bounded admission, turns between requests, one worker thread a core.
+
+A request is a list of tasks, one a text. Workers take one task of each waiting request in turn, so that a list of
+thousands delays a single text by no more than the tasks already running. A task may split into parts (the windows
+of a long text), which then take turns like any other. Cancelling a request's future drops all of it that has not run:
+a caller that left, or whose deadline passed, costs nothing more.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.errors import EngineError, OverloadedError, ServiceError, UnavailableError
+from service.logs import describe, get
+from service.metrics import Metrics
+
+log = get(__name__)
+
+Task = Callable[[], Any]
+"""What a worker calls for one text. It returns the text's outcome, or a Split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A task's wish to be worked on in parts: `join` makes its outcome of theirs, in order, on a worker thread."""
+
+    parts: Sequence[Task]
+    join: Callable[[list[Any]], Any]
+
+
+@dataclass(slots=True)
+class _Work:
+    """A task, and where its outcome goes: place `index` of `parent` (a list of outcomes still being filled)."""
+
+    task: Task
+    parent: _Pending
+    index: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Outcomes that are being collected, of a whole request or of one task's parts."""
+
+    request: _Request
+    outcomes: list[Any]
+    missing: int
+    finish: Callable[[list[Any]], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    future: Future[list[Any]]
+    admitted: float
+    waiting: deque[_Work] = field(default_factory=deque)
+
+
+class Scheduler:
+    """Runs tasks on `workers` threads and holds at most `capacity` of them waiting."""
+
+    def __init__(self, workers: int, capacity: int, metrics: Metrics) -> None:
+        self.capacity = capacity
+        self.size = workers
+        self._metrics = metrics
+        self._changed = threading.Condition()
+        self._turns: deque[_Request] = deque()
+        self._waiting = 0
+        self._running = 0
+        self._mean_seconds = 0.0
+        self._open = False
+        self._stopping = False
+        self._threads = [threading.Thread(target=self._work, name=f"worker-{i}", daemon=True) for i in range(workers)]
+        metrics.queue_depth.set_function(lambda: self._waiting)
+        metrics.running.set_function(lambda: self._running)
+        metrics.workers.set_function(lambda: self.alive)
+
+    def start(self) -> None:
+        """Start the workers and open admission."""
+        self._open = True
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def alive(self) -> int:
+        """How many workers can take work."""
+        return sum(thread.is_alive() for thread in self._threads)
+
+    @property
+    def accepting(self) -> bool:
+        """Whether a request would be considered at all."""
+        return self._open and not self._stopping
+
+    def submit(self, tasks: Sequence[Task]) -> Future[list[Any]]:
+        """Queue one request. Its future gives each task's outcome in order: its result, or a ServiceError.
+
+        Never waits. Raises UnavailableError while not accepting, OverloadedError when the tasks do not fit the queue.
+        """
+        future: Future[list[Any]] = Future()
+        request = _Request(future, time.monotonic())
+        whole = _Pending(request, [None] * len(tasks), len(tasks), lambda outcomes: _resolve(future, outcomes))
+        with self._changed:
+            if not self.accepting or not self.alive:
+                self._metrics.rejected.labels("unavailable").inc()
+                raise UnavailableError("the service takes no work now: it is starting, stopping, or lost its workers")
+            if self._waiting + len(tasks) > self.capacity:
+                self._metrics.rejected.labels("overloaded").inc()
+                raise OverloadedError(
+                    f"{self._waiting} texts are waiting and {self.capacity} may: {len(tasks)} more do not fit",
+                    retry_after=self._seconds_until_room(len(tasks)),
+                )
+            self._enqueue(request, [_Work(task, whole, index) for index, task in enumerate(tasks)])
+        future.add_done_callback(lambda done: self._discard(request) if done.cancelled() else None)
+        return future
+
+    def drain(self) -> None:
+        """Close admission; what was admitted still runs."""
+        with self._changed:
+            self._open = False
+
+    def stop(self, timeout: float) -> bool:
+        """Drain, wait at most `timeout` seconds for the queue to empty, end the workers. True if nothing was left."""
+        self.drain()
+        with self._changed:
+            idle = self._changed.wait_for(lambda: not (self._waiting or self._running) or not self.alive, timeout)
+            self._stopping = True
+            self._changed.notify_all()
+        self._fail_waiting()
+        if idle:
+            for thread in self._threads:
+                thread.join(timeout=1.0)
+        return idle
+
+    def _seconds_until_room(self, tasks: int) -> int:
+        excess = min(self.capacity, self._waiting + tasks - self.capacity)
+        return max(1, math.ceil(excess * self._mean_seconds / max(1, self.alive)))
+
+    def _enqueue(self, request: _Request, works: list[_Work]) -> None:
+        """Add works to a request, and the request to the turns if it was not there. Called with the lock held."""
+        if not request.waiting:
+            self._turns.append(request)
+        request.waiting.extend(works)
+        self._waiting += len(works)
+        self._changed.notify(len(works))
+
+    def _take(self) -> _Work | None:
+        """The next request's next task; None when the workers are to end. Waits without polling."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._turns or self._stopping)
+            if self._stopping:
+                return None
+            request = self._turns.popleft()
+            work = request.waiting.popleft()
+            if request.waiting:
+                self._turns.append(request)
+            self._waiting -= 1
+            self._running += 1
+            return work
+
+    def _discard(self, request: _Request) -> None:
+        """Drop what a cancelled request still has waiting."""
+        with self._changed:
+            if not request.waiting:
+                return
+            self._turns.remove(request)
+            self._waiting -= len(request.waiting)
+            self._metrics.dropped.inc(len(request.waiting))
+            request.waiting.clear()
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            while (work := self._take()) is not None:
+                self._run(work)
+        finally:
+            if not self._stopping:
+                log.error("worker died", worker=threading.current_thread().name)
+                self._fail_orphans()
+
+    def _run(self, work: _Work) -> None:
+        began = time.monotonic()
+        self._metrics.queue_seconds.observe(began - work.parent.request.admitted)
+        outcome: Any = EngineError("the worker died while it ran this text")
+        try:
+            outcome = self._guarded(work.task)
+        finally:
+            # Also where a task ends its thread: its caller is told before the thread is gone.
+            self._settle(work, outcome)
+            with self._changed:
+                self._mean_seconds += 0.05 * (time.monotonic() - began - self._mean_seconds)
+                self._running -= 1
+                if not (self._running or self._waiting):
+                    self._changed.notify_all()
+
+    def _guarded(self, task: Task) -> Any:
+        """A task's outcome, with its failure as a value: it is its own caller's alone."""
+        try:
+            return task()
+        except ServiceError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - whatever it is, the workers live on
+            log.error("task failed", error=describe(error))
+            return EngineError("the text could not be run")
+
+    def _settle(self, work: _Work, outcome: Any) -> None:
+        if isinstance(outcome, Split):
+            self._split(work, outcome)
+            return
+        pending = work.parent
+        with self._changed:
+            pending.outcomes[work.index] = outcome
+            pending.missing -= 1
+            complete = pending.missing == 0
+        if complete:
+            pending.finish(pending.outcomes)
+
+    def _split(self, work: _Work, split: Split) -> None:
+        request = work.parent.request
+
+        def finish(outcomes: list[Any]) -> None:
+            failed = next((outcome for outcome in outcomes if isinstance(outcome, ServiceError)), None)
+            self._settle(work, failed or self._guarded(lambda: split.join(outcomes)))
+
+        parts = _Pending(request, [None] * len(split.parts), len(split.parts), finish)
+        with self._changed:
+            if not request.future.cancelled():
+                self._enqueue(request, [_Work(task, parts, index) for index, task in enumerate(split.parts)])
+
+    def _fail_orphans(self) -> None:
+        """After the last worker's death nobody would ever answer what waits."""
+        others = [thread for thread in self._threads if thread is not threading.current_thread()]
+        if not any(thread.is_alive() for thread in others):
+            with self._changed:
+                self._open = False
+            self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
+        with self._changed:
+            requests, self._turns = self._turns, deque()
+            self._waiting = 0
+            self._changed.notify_all()
+        for request in requests:
+            with suppress(InvalidStateError):
+                request.future.set_exception(UnavailableError("the service stopped before it could answer"))
+
+
+def _resolve(future: Future[list[Any]], outcomes: list[Any]) -> None:
+    with suppress(InvalidStateError):  # the caller left in the meantime
+        future.set_result(outcomes)

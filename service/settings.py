@@ -1,0 +1,40 @@
+"""Every setting of the service: a SENTIMENT_* variable or a flag of `sentiment serve`. Nothing else reads either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DEFAULT_MODEL = Path(__file__).parent.parent / "models" / "sentiment-en"
+
+
+class Settings(BaseSettings):
+    """Settings with their defaults; each description is what the documentation and `--help` show."""
+
+    model_config = SettingsConfigDict(env_prefix="SENTIMENT_", frozen=True, extra="forbid", cli_kebab_case=True)
+
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    model: Path = Field(DEFAULT_MODEL, description="Folder of the model to serve.")
+    workers: int | None = Field(
+        None, ge=1, description="Worker threads; unset: one for each core that affinity and CPU quota allow."
+    )
+    queue: int = Field(2048, ge=1, description="Texts that may wait for a worker; past it requests get 429.")
+    max_texts: int = Field(1000, ge=1, description="Texts in one request.")
+    max_characters: int = Field(100_000, ge=1, description="Characters in one text.")
+    max_body_bytes: int = Field(4 * 1024 * 1024, ge=1, description="Bytes in a request's body; past it 413.")
+    request_timeout: float = Field(
+        30.0, gt=0, description="Seconds a request may take; past it 504, and what has not run is dropped."
+    )
+    grace_period: int = Field(30, ge=0, description="Seconds after SIGTERM in which what was admitted is answered.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe events logged.")
+    log_format: Literal["json", "console"] = Field("json", description="Form of the log lines.")
+
+    @model_validator(mode="after")
+    def _largest_request_fits(self) -> Self:
+        if self.max_texts > self.queue:
+            raise ValueError(f"max_texts is {self.max_texts} and queue {self.queue}: a full request would never fit")
+        return self
