@@ -28,7 +28,10 @@ class Server(uvicorn.Server):
 
 
 def run(app: FastAPI, host: str, port: int, grace_period: int) -> int:
-    """Serve until a signal comes; then wait at most `grace_period` seconds for what is open. Returns the exit status: 0 if all that was admitted had its answer."""
+    """Serve until a signal comes, then for at most `grace_period` seconds answer what was admitted.
+
+    Returns the exit status: 0 if all of it had its answer.
+    """
     config = uvicorn.Config(
         app,
         host=host,
