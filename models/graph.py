@@ -1,0 +1,205 @@
+"""BERT written node by node as ONNX graphs for ONNX Runtime's CPU kernels, rather than exported and then repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from models.checkpoint import Bert, Dense, Layer, Norm
+
+MICROSOFT = "com.microsoft"
+OPSETS = {"": 23, MICROSOFT: 1}
+
+
+class Graph:
+    """An ONNX graph being written: every method adds nodes and returns the name of the value they compute."""
+
+    def __init__(self, parent: Graph | None = None) -> None:
+        self._root: Graph = parent._root if parent else self
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, NDArray[Any]] = {}
+        self._count = 0
+
+    def constant(self, name: str, array: NDArray[Any]) -> str:
+        """A named initializer. One name stands for one array."""
+        self._root.constants.setdefault(name, np.asarray(array, order="C"))
+        return name
+
+    def nodes_of(self, op: str, *inputs: str, outputs: Sequence[str] | int = 1, domain: str = "", **attributes: Any) -> list[str]:
+        """Add a node with several outputs, named if names are given."""
+        self._root._count += 1
+        name = f"{op}_{self._root._count}"
+        named = list(outputs) if not isinstance(outputs, int) else [f"{name}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op, list(inputs), named, name=name, domain=domain, **attributes))
+        return named
+
+    def node(self, op: str, *inputs: str, domain: str = "", output: str | None = None, **attributes: Any) -> str:
+        """Add a node with one output."""
+        return self.nodes_of(op, *inputs, outputs=[output] if output else 1, domain=domain, **attributes)[0]
+
+    def choose(self, condition: str, then: Callable[[Graph], str], otherwise: Callable[[Graph], str]) -> str:
+        """The value of one of two branches, only one of which is computed. Both may use the values around them."""
+        return self.node("If", condition, then_branch=self._branch(then), else_branch=self._branch(otherwise))
+
+    def _branch(self, write: Callable[[Graph], str]) -> onnx.GraphProto:
+        graph = Graph(self)
+        result = write(graph)
+        value = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
+        return helper.make_graph(graph.nodes, "branch", [], [value])
+
+    def model(self, outputs: Mapping[str, int]) -> onnx.ModelProto:
+        """The finished model, its constants inside, with outputs float32 [batch, size] by name."""
+        batch, length = "batch", "length"
+        inputs = [
+            helper.make_tensor_value_info(name, TensorProto.INT64, [batch, length])
+            for name in ("input_ids", "attention_mask")
+        ]
+        results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [batch, size]) for n, size in outputs.items()]
+        constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
+        graph = helper.make_graph(self.nodes, "bert", inputs, results, constants)
+        opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=11, producer_name="sentiment-service")
+
+
+class Product(Protocol):
+    """A way to multiply by a weight matrix: x float32 [..., in] to float32 [..., out], the bias added."""
+
+    def __call__(self, graph: Graph, x: str, name: str, dense: Dense) -> str:
+        """Add the nodes. `name` is the matrix's own, the same in every graph that has it."""
+
+
+def classify_graph(bert: Bert, product: Product, *, half_words: bool = False) -> onnx.ModelProto:
+    """`logits` [batch, labels] and `cls` [batch, hidden]; the last layer is computed for the [CLS] row alone.
+
+    `half_words` stores the word table in float16.
+    """
+    writer = _Writer(bert, product, half_words)
+    x = writer.embeddings()
+    for index, layer in enumerate(bert.layers[:-1]):
+        x = writer.layer(x, f"{index}", layer)
+    writer.cls_layer(x, f"{len(bert.layers) - 1}.cls", bert.layers[-1])
+    writer.head()
+    return writer.graph.model({"logits": bert.classifier.bias.size, "cls": bert.hidden_size})
+
+
+def embed_graph(bert: Bert, product: Product, *, half_words: bool = False) -> onnx.ModelProto:
+    """`mean` [batch, hidden]: the mean of the last hidden states over the tokens that are not padding."""
+    writer = _Writer(bert, product, half_words)
+    x = writer.embeddings()
+    for index, layer in enumerate(bert.layers):
+        x = writer.layer(x, f"{index}", layer)
+    writer.mean(x)
+    return writer.graph.model({"mean": bert.hidden_size})
+
+
+class _Writer:
+    """Writes the parts of one graph. Hidden states are float32 [batch, length, hidden] unless said otherwise."""
+
+    def __init__(self, bert: Bert, product: Product, half_words: bool) -> None:
+        self.bert = bert
+        self._word_type = np.float16 if half_words else np.float32
+        self.graph = Graph()
+        self._multiply = product
+        # The mask costs time in every layer and is only needed for padded batches, which a server of single texts
+        # never makes: one look at it decides which branch each attention takes.
+        smallest = self.graph.node("ReduceMin", "attention_mask", keepdims=0)
+        self._unpadded = self.graph.node("Equal", smallest, self.graph.constant("one", np.array(1, np.int64)))
+
+    def embeddings(self) -> str:
+        """Words, positions and the one token type, summed and normalized."""
+        graph, bert = self.graph, self.bert
+        words = graph.node("Gather", graph.constant("words", bert.words.astype(self._word_type)), "input_ids")
+        if self._word_type == np.float16:
+            words = graph.node("Cast", words, to=TensorProto.FLOAT)
+        start = graph.constant("start", np.array([0], np.int64))
+        length = graph.node("Shape", "input_ids", start=1, end=2)
+        positions = graph.node("Slice", graph.constant("positions", bert.positions), start, length, start)
+        return self._norm(graph.node("Add", words, positions), "embeddings", bert.embedding_norm)
+
+    def layer(self, x: str, name: str, layer: Layer) -> str:
+        """One encoder layer for every token."""
+        graph = self.graph
+        packed = self.product(x, f"{name}.qkv", self.bert.qkv(layer))
+        q, k, v = graph.nodes_of("Split", packed, outputs=3, axis=-1, num_outputs=3)
+        heads: dict[str, Any] = {"q_num_heads": self.bert.heads, "kv_num_heads": self.bert.heads, "scale": 1.0}
+
+        def padded(branch: Graph) -> str:
+            zeros = branch.node("Sub", "attention_mask", "attention_mask")
+            rows = branch.node("Unsqueeze", zeros, branch.constant("axes_1_3", np.array([1, 3], np.int64)))
+            columns = branch.node("Unsqueeze", "attention_mask", branch.constant("axes_1_2", np.array([1, 2], np.int64)))
+            mask = branch.node("Cast", branch.node("Add", rows, columns), to=TensorProto.BOOL)
+            return branch.node("Attention", q, k, v, mask, **heads)
+
+        context = graph.choose(self._unpadded, lambda branch: branch.node("Attention", q, k, v, **heads), padded)
+        context = self.product(context, f"{name}.attention", layer.attention)
+        x = self._norm(graph.node("Add", context, x), f"{name}.attention", layer.attention_norm)
+        return self._feed_forward(x, name, layer)
+
+    def cls_layer(self, x: str, name: str, layer: Layer) -> str:
+        """The last layer for [CLS] alone, equal to its row of the full layer; `cls` [batch, hidden].
+
+        With one query, q K^T = (q Wk^T) x^T and p V = (p x) Wv, so that neither keys nor values are computed for the
+        other tokens. The key's bias shifts all scores alike and drops out of the softmax; the value's bias, weighted
+        by probabilities that sum to one, moves into the next product's.
+        """
+        graph, bert = self.graph, self.bert
+        first = graph.constant("first", np.array(0, np.int64))
+        cls = graph.node("Gather", x, first, axis=1)
+        own = graph.constant("own_head", np.repeat(np.eye(bert.heads, dtype=np.float32), bert.head_size, axis=1))
+        one = graph.constant("axis_1", np.array([1], np.int64))
+
+        query = self.product(cls, f"{name}.query", bert.scaled(layer.query))
+        query = graph.node("Mul", graph.node("Unsqueeze", query, one), own)
+        query = self.product(query, f"{name}.key", Dense(layer.key.weight.T, None))
+        scores = graph.node("FusedMatMul", query, x, domain=MICROSOFT, transB=1)
+
+        def padded(branch: Graph) -> str:
+            keep = branch.node("Unsqueeze", branch.node("Cast", "attention_mask", to=TensorProto.BOOL), one)
+            lowest = branch.constant("lowest", np.array(np.finfo(np.float32).min))
+            return branch.node("Softmax", branch.node("Where", keep, scores, lowest), axis=-1)
+
+        shares = graph.choose(self._unpadded, lambda branch: branch.node("Softmax", scores, axis=-1), padded)
+        context = self.product(graph.node("MatMul", shares, x), f"{name}.value", Dense(layer.value.weight, None))
+        context = graph.node("ReduceSum", graph.node("Mul", context, own), one, keepdims=0)
+        weight, bias = layer.attention
+        assert bias is not None and layer.value.bias is not None
+        context = self.product(context, f"{name}.attention", Dense(weight, bias + layer.value.bias @ weight))
+        cls = self._norm(graph.node("Add", context, cls), f"{name}.attention", layer.attention_norm)
+        return self._feed_forward(cls, name, layer, output="cls")
+
+    def head(self) -> str:
+        """Pooler, tanh and classifier on `cls`; `logits` [batch, labels]."""
+        pooled = self.graph.node("Tanh", self.product("cls", "pooler", self.bert.pooler))
+        return self.product(pooled, "classifier", self.bert.classifier, output="logits")
+
+    def mean(self, x: str) -> str:
+        """`mean` [batch, hidden], as one matrix product with the mask over its sum."""
+        graph = self.graph
+        mask = graph.node("Cast", "attention_mask", to=TensorProto.FLOAT)
+        one = graph.constant("axis_1", np.array([1], np.int64))
+        shares = graph.node("Div", mask, graph.node("ReduceSum", mask, one, keepdims=1))
+        return graph.node("Squeeze", graph.node("MatMul", graph.node("Unsqueeze", shares, one), x), one, output="mean")
+
+    def product(self, x: str, name: str, dense: Dense, output: str | None = None) -> str:
+        """Multiply in the way this graph was asked for."""
+        y = self._multiply(self.graph, x, name, dense)
+        if output:
+            self.graph.nodes[-1].output[0] = output
+        return output or y
+
+    def _feed_forward(self, x: str, name: str, layer: Layer, output: str | None = None) -> str:
+        inner = self.graph.node("Gelu", self.product(x, f"{name}.up", layer.up))
+        inner = self.product(inner, f"{name}.down", layer.down)
+        return self._norm(self.graph.node("Add", inner, x), f"{name}.output", layer.output_norm, output)
+
+    def _norm(self, x: str, name: str, norm: Norm, output: str | None = None) -> str:
+        scale = self.graph.constant(f"{name}.norm.scale", norm.scale)
+        bias = self.graph.constant(f"{name}.norm.bias", norm.bias)
+        return self.graph.node(
+            "LayerNormalization", x, scale, bias, axis=-1, epsilon=self.bert.epsilon, output=output
+        )
