@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import islice
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from service import __version__
+from service.api.schemas import classify_result, embedding_values, error_body
 from service.artifact import Artifact
 from service.cpu import usable_cores
 from service.errors import ServiceError
@@ -60,12 +61,7 @@ def classify(texts: TextArguments = None, model: ModelOption = None) -> None:
     """Label texts: one line of JSON for each."""
     with _inference(model) as inference:
         labels = inference.manifest.labels
-
-        def line(answer: Any) -> dict[str, Any]:
-            scores = dict(zip(labels, answer.probabilities.round(6).tolist(), strict=True))
-            return {"label": answer.label, "scores": scores, "valence": round(answer.valence, 6)}
-
-        _answer(texts, inference.limits.texts, inference.classify, line)
+        _answer(texts, inference.limits.texts, inference.classify, lambda one: classify_result(one, labels))
 
 
 @app.command()
@@ -85,9 +81,12 @@ def embed(
         def ask(batch: Sequence[str]) -> Future[list[Any]]:
             return inference.embed(batch, chosen, normalize=normalize, dimensions=dimensions)
 
-        _answer(
-            texts, inference.limits.texts, ask, lambda one: {"embedding": one.vector.astype(float).round(7).tolist()}
-        )
+        def line(one: Any) -> Mapping[str, Any]:
+            if isinstance(one, ServiceError):
+                return error_body(one)
+            return {"embedding": embedding_values(one), "tokens": one.tokens, "truncated": one.left_out > 0}
+
+        _answer(texts, inference.limits.texts, ask, line)
 
 
 @app.command()
@@ -138,7 +137,7 @@ def _answer(
     texts: list[str] | None,
     batch: int,
     ask: Callable[[Sequence[str]], Future[list[Any]]],
-    line: Callable[[Any], dict[str, Any]],
+    line: Callable[[Any], Mapping[str, Any]],
 ) -> None:
     """Write one line of JSON a text, errors in their place. Exit status 1 if any text failed."""
     failed = False
@@ -147,11 +146,6 @@ def _answer(
     while group := list(islice(source, batch)):
         for answer in ask(group).result():
             failed |= isinstance(answer, ServiceError)
-            written = (
-                {"error": {"code": answer.code, "message": answer.message}}
-                if isinstance(answer, ServiceError)
-                else line(answer) | {"tokens": answer.tokens, "truncated": answer.left_out > 0}
-            )
-            typer.echo(json.dumps(written))
+            typer.echo(json.dumps(line(answer)))
     if failed:
         raise typer.Exit(1)

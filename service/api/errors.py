@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -11,7 +12,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from service import errors
-from service.api.schemas import ErrorBody
+from service.api.schemas import ErrorBody, error_body
 from service.logs import describe, get
 
 log = get(__name__)
@@ -21,6 +22,12 @@ class BodyTooLargeError(errors.ServiceError):
     """A body over the limit."""
 
     code = "body_too_large"
+
+
+class MalformedError(errors.RequestError):
+    """A body that is not JSON."""
+
+    code = "malformed_json"
 
 
 class MediaTypeError(errors.ServiceError):
@@ -36,6 +43,7 @@ class CallerLeftError(Exception):
 STATUS: dict[type[errors.ServiceError], HTTPStatus] = {
     errors.InputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.RequestError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    MalformedError: HTTPStatus.BAD_REQUEST,
     BodyTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     MediaTypeError: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     errors.OverloadedError: HTTPStatus.TOO_MANY_REQUESTS,
@@ -49,11 +57,6 @@ CLIENT_CLOSED_REQUEST = 499
 """What the log and the metrics say of a request whose caller left; no one receives it."""
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
-
-
-def error_body(error: errors.ServiceError) -> ErrorBody:
-    """An error as it goes over the wire."""
-    return _body(error.code, error.message, error.param)
 
 
 def error_response(error: errors.ServiceError) -> Response:
@@ -74,24 +77,15 @@ def install(app: FastAPI) -> None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
 
     @app.exception_handler(RequestValidationError)
-    async def validation_error(_request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        place = [str(part) for part in first["loc"]]
-        if first["type"] == "json_invalid":
-            return _response(HTTPStatus.BAD_REQUEST, _body("malformed_json", f"the body is not JSON: {_reason(first)}"))
-        if first["type"] == "missing" and place == ["body"]:
-            return _response(HTTPStatus.UNPROCESSABLE_ENTITY, _body("missing_body", "a JSON body is needed"))
-        param = ".".join(place[1:]) or place[0]
-        kind = "unknown" if first["type"] == "extra_forbidden" else "invalid"
-        code = f"{kind}_{'query_parameter' if place[0] == 'query' else 'field'}"
-        return _response(HTTPStatus.UNPROCESSABLE_ENTITY, _body(code, f"{param}: {_reason(first)}", param))
+    async def validation_error(request: Request, error: RequestValidationError) -> Response:
+        return error_response(_invalid(request, error.errors()[0]))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
         if isinstance(error.__cause__, errors.ServiceError):
             return error_response(error.__cause__)
         if error.status_code == HTTPStatus.BAD_REQUEST:
-            return _response(error.status_code, _body("malformed_body", "the body could not be read as JSON"))
+            return error_response(MalformedError("the body could not be read as JSON in UTF-8"))
         message = f"{request.method} is not possible here" if error.status_code == 405 else "there is nothing here"
         code = _HTTP_CODES.get(error.status_code, "http_error")
         return _response(error.status_code, _body(code, message), error.headers)
@@ -102,17 +96,34 @@ def install(app: FastAPI) -> None:
         return _response(HTTPStatus.INTERNAL_SERVER_ERROR, _body("internal_error", "the service failed; it was logged"))
 
 
-def _reason(error: dict[str, object]) -> str:
-    context = error.get("ctx")
-    detail = context.get("error") if isinstance(context, dict) else None
-    return str(detail or error["msg"])
+def _invalid(request: Request, problem: dict[str, Any]) -> errors.RequestError:
+    """What pydantic found, in our words: what was wrong, and what is allowed."""
+    source, *place = (str(part) for part in problem["loc"])
+    param = ".".join(place) or None
+    kind = problem["type"]
+    if kind == "json_invalid":
+        return MalformedError(f"the body is not JSON: {problem['ctx']['error']}")
+    if source == "body" and not place:
+        return errors.RequestError("a JSON object is needed as the body", code="invalid_body")
+    noun = "query_parameter" if source == "query" else "field"
+    if kind == "extra_forbidden":
+        allowed = ", ".join(_fields(request, source)) or "none"
+        return errors.RequestError(f"{param} is unknown here; allowed: {allowed}", code=f"unknown_{noun}", param=param)
+    if kind == "missing":
+        return errors.RequestError(f"{param} is missing", code=f"missing_{noun}", param=param)
+    reason = problem.get("ctx", {}).get("error") or problem["msg"]
+    return errors.RequestError(f"{param}: {reason}", code=f"invalid_{noun}", param=param)
 
 
-def _body(code: str, message: str, param: str | None = None) -> ErrorBody:
-    body: ErrorBody = {"error": {"code": code, "message": message}}
-    if param is not None:
-        body["error"]["param"] = param
-    return body
+def _fields(request: Request, source: str) -> list[str]:
+    """The names that the matched route reads from its query or its body."""
+    dependant = request.scope["route"].dependant
+    known = dependant.query_params if source == "query" else dependant.body_params
+    return [name for field in known for name in field.field_info.annotation.model_fields]
+
+
+def _body(code: str, message: str) -> ErrorBody:
+    return {"error": {"code": code, "message": message}}
 
 
 def _response(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> Response:

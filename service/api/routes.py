@@ -10,7 +10,6 @@ from pydantic_core import to_json
 
 from service import __version__
 from service.api import schemas
-from service.api.errors import error_body
 from service.api.guards import answer, deadline
 from service.api.state import State, state
 from service.errors import ServiceError, UnavailableError
@@ -48,8 +47,7 @@ async def classify(
         {
             "model": service.inference.manifest.name,
             "results": [
-                error_body(one) if isinstance(one, ServiceError) else schemas.classify_result(one, labels, body)
-                for one in answers
+                schemas.classify_result(one, labels, top_k=body.top_k, raw_scores=body.raw_scores) for one in answers
             ],
             "usage": _usage(request, answers),
         }
@@ -72,9 +70,7 @@ async def embed(
             "model": service.inference.manifest.name,
             "pool": query.pool,
             "dimensions": query.dimensions or service.inference.manifest.hidden_size,
-            "embeddings": [
-                error_body(one) if isinstance(one, ServiceError) else schemas.embedding_values(one) for one in answers
-            ],
+            "embeddings": [schemas.embedding_values(one) for one in answers],
             "usage": _usage(request, answers),
         }
     )

@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from typing_extensions import TypedDict
 
+from service.errors import ServiceError
 from service.inference import Classification, Embedding
 
 
 def _text(value: Any) -> str:
     # pydantic's own str refuses lone surrogates, which would fail the whole list: here they are one text's error.
     if not isinstance(value, str):
-        raise ValueError("a text must be a string")
+        raise ValueError("must hold strings alone")
     return value
 
 
@@ -21,7 +22,7 @@ def _inputs(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
-        raise ValueError("inputs must be a string or a list of strings")
+        raise ValueError("must be a string or a list of strings")
     return [_text(item) for item in value]
 
 
@@ -157,12 +158,28 @@ class Health(TypedDict):
     status: str
 
 
-def classify_result(answer: Classification, labels: tuple[str, ...], request: ClassifyRequest) -> ClassifyResult:
-    """One text's answer as it goes over the wire, six decimals each; labels from the most probable down with top_k."""
+def error_body(error: ServiceError) -> ErrorBody:
+    """An error as it goes over the wire."""
+    body: Error = {"code": error.code, "message": error.message}
+    if error.param is not None:
+        body["param"] = error.param
+    return {"error": body}
+
+
+def classify_result(
+    answer: Classification | ServiceError,
+    labels: tuple[str, ...],
+    *,
+    top_k: int | None = None,
+    raw_scores: bool = False,
+) -> ClassifyResult | ErrorBody:
+    """One text's answer as it goes over the wire, six decimals each; with top_k the most probable labels first."""
+    if isinstance(answer, ServiceError):
+        return error_body(answer)
     scores = dict(zip(labels, (round(p, 6) for p in answer.probabilities.tolist()), strict=True))
     kept = scores
-    if request.top_k is not None:
-        kept = dict(sorted(scores.items(), key=lambda item: -item[1])[: request.top_k])
+    if top_k is not None:
+        kept = dict(sorted(scores.items(), key=lambda item: -item[1])[:top_k])
     result: ClassifyResult = {
         "label": answer.label,
         "score": scores[answer.label],
@@ -173,13 +190,15 @@ def classify_result(answer: Classification, labels: tuple[str, ...], request: Cl
     }
     if answer.left_out:
         result["tokens_left_out"] = answer.left_out
-    if request.raw_scores:
+    if raw_scores:
         logits = dict(zip(labels, answer.logits.astype(float).round(6).tolist(), strict=True))
         result["logits"] = {label: logits[label] for label in kept}
     return result
 
 
-def embedding_values(answer: Embedding) -> list[float]:
+def embedding_values(answer: Embedding | ServiceError) -> list[float] | ErrorBody:
     """One vector as it goes over the wire: seven decimals hold what float32 does."""
+    if isinstance(answer, ServiceError):
+        return error_body(answer)
     values: list[float] = answer.vector.astype(float).round(7).tolist()
     return values
