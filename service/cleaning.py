@@ -27,8 +27,8 @@ class Cleaned:
     spans: tuple[Span, ...] | None = None
 
     def original(self, start: int, end: int) -> Span:
-        """The span of the original text that characters `start` to `end` of the cleaned text stand for."""
-        if self.spans is None or start >= end:
+        """The span of the original text that characters `start` to `end` (at least one) of the cleaned text stand for."""
+        if self.spans is None:
             return start, end
         return self.spans[start][0], self.spans[end - 1][1]
 
@@ -61,10 +61,12 @@ def _apply(cleaned: Cleaned, edits: Iterable[Edit]) -> Cleaned:
 
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}")
-_LINK = re.compile(r"(?:https?://|www\.)[^\s<>\"]+", re.IGNORECASE)
+_LINK = re.compile(r"(?:https?://|\bwww\.(?=\w))[^\s<>\"]+", re.IGNORECASE)
 _HANDLE = re.compile(r"(?<![\w@./])@\w+")
-_QUOTE = re.compile(r"[\u2018\u2019\u201a\u201b\u2032]|[\u201c\u201d\u201e\u201f\u2033]|\u2026")
-_SKIN_TONE = re.compile(r"[\U0001f3fb-\U0001f3ff]")
+_PLAIN = dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'") | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"')
+_PLAIN["\u2026"] = "..."
+_QUOTE = re.compile(f"[{''.join(_PLAIN)}]")
+_SKIN_TONE = re.compile(r"_?(?:medium-)?(?:light|medium|dark)_skin_tone")
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]+"
 )
@@ -88,7 +90,7 @@ def _unicode_escapes(text: str) -> Iterable[Edit]:
 
 def _links(text: str) -> Iterable[Edit]:
     """Every link reads `http`, as in the tweets of the SemEval sets."""
-    return ((m.start(), m.end(), "http") for m in _LINK.finditer(text) if m[0] != "http")
+    return ((m.start(), m.end(), "http") for m in _LINK.finditer(text))
 
 
 def _handles(text: str) -> Iterable[Edit]:
@@ -101,13 +103,8 @@ def _handles(text: str) -> Iterable[Edit]:
 def _quotes(text: str) -> Iterable[Edit]:
     """Typographic quotes and ellipses in the plain form that most training text has."""
     if text.isascii():
-        return
-    for match in _QUOTE.finditer(text):
-        character = match[0]
-        yield match.start(), match.end(), "..." if character == "\u2026" else "'" if character in _SINGLE else '"'
-
-
-_SINGLE = "\u2018\u2019\u201a\u201b\u2032"
+        return ()
+    return ((m.start(), m.end(), _PLAIN[m[0]]) for m in _QUOTE.finditer(text))
 
 
 def _emoji(text: str) -> Iterable[Edit]:
@@ -129,8 +126,8 @@ def _emoji(text: str) -> Iterable[Edit]:
 def _emoji_words(character: str) -> str:
     import emoji
 
-    name = emoji.demojize(_SKIN_TONE.sub("", character), delimiters=("", ""))
-    return name.replace("_", " ").strip()
+    name = emoji.demojize(character, delimiters=("", ""))
+    return _SKIN_TONE.sub("", name).replace("_", " ")
 
 
 def _control(text: str) -> Iterable[Edit]:

@@ -17,7 +17,7 @@ def usable_cores(cgroups: Path = Path("/sys/fs/cgroup"), membership: Path = Path
 
 def _quotas(cgroups: Path, membership: Path) -> Iterator[float]:
     for line in _read(membership).splitlines():
-        _, controllers, path = line.split(":", 2)
+        controllers, _, path = line.partition(":")[2].partition(":")
         if not controllers:
             roots = [cgroups, cgroups / "unified"]
         elif "cpu" in controllers.split(","):
@@ -35,12 +35,12 @@ def _quota(folder: Path) -> Iterator[float]:
         _read(folder / "cpu.cfs_quota_us").strip(),
         _read(folder / "cpu.cfs_period_us").strip(),
     ]
-    if len(limit) == 2 and limit[0].isdigit() and limit[1].isdigit() and int(limit[1]):
+    if len(limit) == 2 and limit[0].isdecimal() and limit[1].isdecimal() and int(limit[1]):
         yield int(limit[0]) / int(limit[1])
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")
     except OSError:
         return ""

@@ -6,7 +6,7 @@ import logging
 import sys
 import traceback
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 
@@ -36,7 +36,7 @@ def configure(level: str, form: Format) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _without_message, renderer],
         )
     )
     root = logging.getLogger()
@@ -49,6 +49,15 @@ def describe(error: BaseException) -> str:
     trace = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(trace[-1].filename).name}:{trace[-1].lineno}" if trace else ""
     return type(error).__name__ + place
+
+
+def _without_message(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """What was logged with its traceback, as servers do with what a handler raised, is described like any other."""
+    if info := event.pop("exc_info", None):
+        error = info[1] if isinstance(info, tuple) else info if isinstance(info, BaseException) else sys.exception()
+        if error:
+            event["error"] = describe(error)
+    return event
 
 
 def get(name: str) -> structlog.stdlib.BoundLogger:

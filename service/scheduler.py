@@ -2,8 +2,9 @@
 
 A request is a list of tasks, one a text. Workers take one task of each waiting request in turn, so that a list of
 thousands delays a single text by no more than the tasks already running. A task may split into parts (the windows
-of a long text), which then take turns like any other. Cancelling a request's future drops all of it that has not run:
-a caller that left, or whose deadline passed, costs nothing more.
+of a long text), which then run in their request's turns before the tasks behind them: what is begun is finished, and
+what waits stays small. Cancelling a request's future drops all of it that has not run: a caller that left, or whose
+deadline passed, costs nothing more.
 """
 
 from __future__ import annotations
@@ -30,10 +31,17 @@ Task = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A task's wish to be worked on in parts: `join` makes its outcome of theirs, in order, on a worker thread."""
+    """A task's wish to be worked on in parts: `join` makes its outcome of theirs, in order, on a worker thread.
+
+    A part that fails fails the task. Raises ValueError without parts.
+    """
 
     parts: Sequence[Task]
     join: Callable[[list[Any]], Any]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("there is nothing to split into")
 
 
 @dataclass(slots=True)
@@ -69,10 +77,14 @@ class Scheduler:
         self.capacity = capacity
         self.size = workers
         self._metrics = metrics
-        self._changed = threading.Condition()
+        # Re-entrant: a signal handler that drains may interrupt a thread that holds it.
+        self._lock = threading.RLock()
+        self._work_waits = threading.Condition(self._lock)
+        self._idle = threading.Condition(self._lock)
         self._turns: deque[_Request] = deque()
         self._waiting = 0
         self._running = 0
+        self._alive = 0
         self._mean_seconds = 0.0
         self._open = False
         self._stopping = False
@@ -83,14 +95,16 @@ class Scheduler:
 
     def start(self) -> None:
         """Start the workers and open admission."""
-        self._open = True
-        for thread in self._threads:
-            thread.start()
+        with self._lock:
+            for thread in self._threads:
+                thread.start()
+                self._alive += 1
+            self._open = True
 
     @property
     def alive(self) -> int:
         """How many workers can take work."""
-        return sum(thread.is_alive() for thread in self._threads)
+        return self._alive
 
     @property
     def accepting(self) -> bool:
@@ -100,13 +114,16 @@ class Scheduler:
     def submit(self, tasks: Sequence[Task]) -> Future[list[Any]]:
         """Queue one request. Its future gives each task's outcome in order: its result, or a ServiceError.
 
-        Never waits. Raises UnavailableError while not accepting, OverloadedError when the tasks do not fit the queue.
+        Never waits. Raises UnavailableError while not accepting, OverloadedError when the tasks do not fit the queue,
+        ValueError without tasks.
         """
+        if not tasks:
+            raise ValueError("a request has at least one task")
         future: Future[list[Any]] = Future()
         request = _Request(future, time.monotonic())
         whole = _Pending(request, [None] * len(tasks), len(tasks), lambda outcomes: _resolve(future, outcomes))
-        with self._changed:
-            if not self.accepting or not self.alive:
+        with self._lock:
+            if not self.accepting:
                 self._metrics.rejected.labels("unavailable").inc()
                 raise UnavailableError("the service takes no work now: it is starting, stopping, or lost its workers")
             if self._waiting + len(tasks) > self.capacity:
@@ -115,44 +132,45 @@ class Scheduler:
                     f"{self._waiting} texts are waiting and {self.capacity} may: {len(tasks)} more do not fit",
                     retry_after=self._seconds_until_room(len(tasks)),
                 )
-            self._enqueue(request, [_Work(task, whole, index) for index, task in enumerate(tasks)])
+            self._enqueue([_Work(task, whole, index) for index, task in enumerate(tasks)])
         future.add_done_callback(lambda done: self._discard(request) if done.cancelled() else None)
         return future
 
     def drain(self) -> None:
         """Close admission; what was admitted still runs."""
-        with self._changed:
+        with self._lock:
             self._open = False
 
     def stop(self, timeout: float) -> bool:
         """Drain, wait at most `timeout` seconds for the queue to empty, end the workers. True if nothing was left."""
         self.drain()
-        with self._changed:
-            idle = self._changed.wait_for(lambda: not (self._waiting or self._running) or not self.alive, timeout)
+        with self._lock:
+            idle = self._idle.wait_for(lambda: not (self._waiting or self._running), timeout)
             self._stopping = True
-            self._changed.notify_all()
+            self._work_waits.notify_all()
+            threads = self._threads if idle and self._alive else []
         self._fail_waiting()
-        if idle:
-            for thread in self._threads:
-                thread.join(timeout=1.0)
+        for thread in threads:
+            thread.join(timeout=1.0)
         return idle
 
     def _seconds_until_room(self, tasks: int) -> int:
         excess = min(self.capacity, self._waiting + tasks - self.capacity)
         return max(1, math.ceil(excess * self._mean_seconds / max(1, self.alive)))
 
-    def _enqueue(self, request: _Request, works: list[_Work]) -> None:
-        """Add works to a request, and the request to the turns if it was not there. Called with the lock held."""
+    def _enqueue(self, works: list[_Work]) -> None:
+        """Put works of one request before what it has waiting, and give it turns. Called with the lock held."""
+        request = works[0].parent.request
         if not request.waiting:
             self._turns.append(request)
-        request.waiting.extend(works)
+        request.waiting.extendleft(reversed(works))
         self._waiting += len(works)
-        self._changed.notify(len(works))
+        self._work_waits.notify(len(works))
 
     def _take(self) -> _Work | None:
         """The next request's next task; None when the workers are to end. Waits without polling."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._turns or self._stopping)
+        with self._lock:
+            self._work_waits.wait_for(lambda: self._turns or self._stopping)
             if self._stopping:
                 return None
             request = self._turns.popleft()
@@ -165,38 +183,58 @@ class Scheduler:
 
     def _discard(self, request: _Request) -> None:
         """Drop what a cancelled request still has waiting."""
-        with self._changed:
+        with self._lock:
             if not request.waiting:
                 return
             self._turns.remove(request)
             self._waiting -= len(request.waiting)
             self._metrics.dropped.inc(len(request.waiting))
             request.waiting.clear()
-            self._changed.notify_all()
+            self._tell_if_idle()
 
     def _work(self) -> None:
         try:
             while (work := self._take()) is not None:
                 self._run(work)
         finally:
-            if not self._stopping:
-                log.error("worker died", worker=threading.current_thread().name)
-                self._fail_orphans()
+            self._leave()
+
+    def _leave(self) -> None:
+        """A worker ends. After the last one's death nobody would ever answer what waits."""
+        with self._lock:
+            self._alive -= 1
+            died = not self._stopping
+            last = not self._alive
+            if last:
+                self._open = False
+        if died:
+            log.error("worker died", worker=threading.current_thread().name)
+        if last:
+            self._fail_waiting()
 
     def _run(self, work: _Work) -> None:
         began = time.monotonic()
         self._metrics.queue_seconds.observe(began - work.parent.request.admitted)
+        try:
+            self._answer(work, work.task)
+        finally:
+            with self._lock:
+                self._mean_seconds += 0.05 * (time.monotonic() - began - self._mean_seconds)
+                self._running -= 1
+                self._tell_if_idle()
+
+    def _tell_if_idle(self) -> None:
+        if not (self._running or self._waiting):
+            self._idle.notify_all()
+
+    def _answer(self, work: _Work, task: Task) -> None:
+        """Give a work what a task makes: its own, or the join of its parts."""
         outcome: Any = EngineError("the worker died while it ran this text")
         try:
-            outcome = self._guarded(work.task)
+            outcome = self._guarded(task)
         finally:
             # Also where a task ends its thread: its caller is told before the thread is gone.
             self._settle(work, outcome)
-            with self._changed:
-                self._mean_seconds += 0.05 * (time.monotonic() - began - self._mean_seconds)
-                self._running -= 1
-                if not (self._running or self._waiting):
-                    self._changed.notify_all()
 
     def _guarded(self, task: Task) -> Any:
         """A task's outcome, with its failure as a value: it is its own caller's alone."""
@@ -213,7 +251,7 @@ class Scheduler:
             self._split(work, outcome)
             return
         pending = work.parent
-        with self._changed:
+        with self._lock:
             pending.outcomes[work.index] = outcome
             pending.missing -= 1
             complete = pending.missing == 0
@@ -225,31 +263,34 @@ class Scheduler:
 
         def finish(outcomes: list[Any]) -> None:
             failed = next((outcome for outcome in outcomes if isinstance(outcome, ServiceError)), None)
-            self._settle(work, failed or self._guarded(lambda: split.join(outcomes)))
+            if failed:
+                self._settle(work, failed)
+            else:
+                self._answer(work, lambda: split.join(outcomes))
 
         parts = _Pending(request, [None] * len(split.parts), len(split.parts), finish)
-        with self._changed:
-            if not request.future.cancelled():
-                self._enqueue(request, [_Work(task, parts, index) for index, task in enumerate(split.parts)])
-
-    def _fail_orphans(self) -> None:
-        """After the last worker's death nobody would ever answer what waits."""
-        others = [thread for thread in self._threads if thread is not threading.current_thread()]
-        if not any(thread.is_alive() for thread in others):
-            with self._changed:
-                self._open = False
-            self._fail_waiting()
+        with self._lock:
+            if not (self._stopping or request.future.done()):
+                self._enqueue([_Work(task, parts, index) for index, task in enumerate(split.parts)])
+                return
+        _fail(request.future)
 
     def _fail_waiting(self) -> None:
-        with self._changed:
+        with self._lock:
             requests, self._turns = self._turns, deque()
+            for request in requests:
+                request.waiting.clear()
             self._waiting = 0
-            self._changed.notify_all()
+            self._tell_if_idle()
         for request in requests:
-            with suppress(InvalidStateError):
-                request.future.set_exception(UnavailableError("the service stopped before it could answer"))
+            _fail(request.future)
 
 
 def _resolve(future: Future[list[Any]], outcomes: list[Any]) -> None:
     with suppress(InvalidStateError):  # the caller left in the meantime
         future.set_result(outcomes)
+
+
+def _fail(future: Future[list[Any]]) -> None:
+    with suppress(InvalidStateError):  # the caller left, or was told already
+        future.set_exception(UnavailableError("the service stopped before it could answer"))

@@ -127,4 +127,4 @@ def _body(code: str, message: str) -> ErrorBody:
 
 
 def _response(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(to_json(body), status, headers, media_type="application/json")
+    return Response(to_json(body), int(status), headers, media_type="application/json")

@@ -105,7 +105,7 @@ class BodyLimit:
         encoding = headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             raise MediaTypeError(f"content-encoding {encoding!r} is not read; send the body as it is")
-        kind, _, parameters = headers.get("content-type", "application/json").partition(";")
+        kind, _, parameters = headers.get("content-type", "").partition(";")
         charset = dict(part.strip().lower().partition("=")[::2] for part in parameters.split(";")).get(
             "charset", "utf-8"
         )

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from service import errors
 from service.api.errors import STATUS
 
-from .conftest import TINY, Start
+from tests.service.api.conftest import TINY, Start
 
 JSON = {"content-type": "application/json"}
 
