@@ -148,10 +148,10 @@ class Scheduler:
             idle = self._idle.wait_for(lambda: not (self._waiting or self._running), timeout)
             self._stopping = True
             self._work_waits.notify_all()
-            threads = self._threads if idle and self._alive else []
         self._fail_waiting()
-        for thread in threads:
-            thread.join(timeout=1.0)
+        for thread in self._threads:
+            if idle and thread.is_alive():
+                thread.join(timeout=1.0)
         return idle
 
     def _seconds_until_room(self, tasks: int) -> int:
