@@ -9,12 +9,12 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CHECKED := service models tests bench
+CHECKED := $(wildcard service models tests bench)
 UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11
 PYTEST_ARGS ?=
 LOCK_ARGS ?=
 
-.PHONY: help serve test test-models lint format model lock wheel clean
+.PHONY: help serve test test-models test-lowest lint format model lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,10 +28,13 @@ test: $(VENV)/dev.stamp ## run the tests (those of training need PyTorch, see te
 test-models: $(VENV)/train.stamp ## run all the tests, those of training too; installs PyTorch
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+test-lowest: $(VENV)-lowest/dev.stamp ## run the tests with the oldest versions that pyproject.toml allows, in an environment of its own
+	$(VENV)-lowest/bin/python -m pytest $(PYTEST_ARGS)
+
 lint: $(VENV)/dev.stamp ## check the format, ruff's rules, the types and the import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy $(CHECKED)
 	$(BIN)/lint-imports
 
 format: $(VENV)/dev.stamp ## rewrite the code in the project's format
@@ -50,7 +53,7 @@ wheel: $(VENV)/dev.stamp ## build dist/*.whl, the default model inside
 	$(BIN)/python -m hatchling build -t wheel
 
 clean: ## remove the environment, the caches and what was built
-	rm -rf $(VENV) dist build .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-lowest dist build .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -76,4 +79,10 @@ $(VENV)/dev.stamp: $(VENV)/serve.stamp requirements-dev.lock
 $(VENV)/train.stamp: $(VENV)/dev.stamp constraints-train.txt
 	@echo "Installing what training needs, PyTorch among it (constraints-train.txt)"
 	@$(PIP) install -c constraints-train.txt -e '.[train]'
+	@touch $@
+
+$(VENV)-lowest/dev.stamp: pyproject.toml | $(BIN)/uv
+	@echo "Creating $(VENV)-lowest with the oldest versions that pyproject.toml allows"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
+	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct -e '.[dev]'
 	@touch $@

@@ -17,7 +17,10 @@ from service.metrics import Metrics
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-TEXT = "\n".join(path.read_text("utf-8") for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))])
+TEXT = "\n".join(
+    path.read_text("utf-8")
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+)
 # In two parts, so that this file does not hold what it forbids.
 REGISTRY_HOSTS = [f"{name}.{domain}" for name, domain in [("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org")]]
 FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.MULTILINE | re.DOTALL)
