@@ -1,0 +1,118 @@
+"""Settings from variables and flags, and what is refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from service.settings import DEFAULT_MODEL, Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the machine the tests run on."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"SENTIMENT_{name.upper()}", raising=False)
+
+
+def flags(*arguments: str) -> Settings:
+    return Settings(_cli_prog_name="sentiment serve", _cli_parse_args=list(arguments))
+
+
+def test_the_defaults_listen_on_this_machine_alone_and_serve_the_model_that_ships() -> None:
+    settings = Settings()
+    assert settings.host == "127.0.0.1"
+    assert settings.model == DEFAULT_MODEL == ROOT / "models" / "sentiment-en"
+    assert settings.workers is None
+    assert settings.max_texts <= settings.queue
+
+
+def test_every_setting_says_what_it_is() -> None:
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert re.fullmatch(r"[A-Z].*\.", field.description), name
+
+
+def test_a_variable_overrides_the_default_and_a_flag_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENTIMENT_PORT", "9000")
+    monkeypatch.setenv("SENTIMENT_MODEL", "/somewhere")
+    assert Settings().port == 9000
+    settings = flags("--port", "9001", "--workers=3", "--log-format", "console")
+    assert (settings.port, settings.workers, settings.log_format) == (9001, 3, "console")
+    assert settings.model == Path("/somewhere")
+
+
+def test_every_setting_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        flags("--help")
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    assert "sentiment serve" in text
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')} " in text
+
+
+def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        flags("--prot", "1")
+    assert exit_.value.code == 2
+    assert "--prot" in capsys.readouterr().err
+
+
+def test_variables_without_the_prefix_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORT", "9000")
+    monkeypatch.setenv("HOST", "0.0.0.0")
+    assert (Settings().port, Settings().host) == (8000, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port", "-1"),
+        ("port", "65536"),
+        ("port", "http"),
+        ("workers", "0"),
+        ("workers", "many"),
+        ("queue", "0"),
+        ("max_texts", "0"),
+        ("max_characters", "0"),
+        ("max_body_bytes", "0"),
+        ("request_timeout", "0"),
+        ("request_timeout", "nan"),
+        ("grace_period", "-1"),
+        ("grace_period", "0.5"),
+        ("log_level", "loud"),
+        ("log_format", "xml"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"SENTIMENT_{name.upper()}", value)
+    with pytest.raises(ValidationError) as refusal:
+        Settings()
+    (problem,) = refusal.value.errors()
+    assert problem["loc"] == (name,)
+    with pytest.raises(ValidationError):
+        flags(f"--{name.replace('_', '-')}={value}")
+
+
+@pytest.mark.parametrize(("name", "value"), [("port", "0"), ("port", "65535"), ("workers", "1"), ("grace_period", "0")])
+def test_the_edges_are_allowed(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"SENTIMENT_{name.upper()}", value)
+    assert getattr(Settings(), name) == int(value)
+
+
+def test_a_full_request_has_to_fit_the_queue() -> None:
+    assert Settings(max_texts=10, queue=10).queue == 10
+    with pytest.raises(ValidationError, match="max_texts is 11 and queue 10: a full request would never fit"):
+        Settings(max_texts=11, queue=10)
+
+
+def test_settings_do_not_change_and_have_no_others() -> None:
+    settings = Settings()
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.port = 1  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        Settings(prot=1)  # type: ignore[call-arg]
