@@ -27,7 +27,7 @@ class Cleaned:
     spans: tuple[Span, ...] | None = None
 
     def original(self, start: int, end: int) -> Span:
-        """The span of the original text that characters `start` to `end` (at least one) of the cleaned text stand for."""
+        """The span of the original that characters `start` to `end` of the cleaned text, at least one, stand for."""
         if self.spans is None:
             return start, end
         return self.spans[start][0], self.spans[end - 1][1]

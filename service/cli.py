@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from service import __version__
-from service.api.schemas import classify_result, embedding_values, error_body
+from service.api.schemas import Shown, classify_result, embedding_values, error_body
 from service.artifact import Artifact
 from service.cpu import usable_cores
 from service.errors import ServiceError
@@ -60,8 +60,8 @@ def serve(context: typer.Context) -> None:
 def classify(texts: TextArguments = None, model: ModelOption = None) -> None:
     """Label texts: one line of JSON for each."""
     with _inference(model) as inference:
-        labels = inference.manifest.labels
-        _answer(texts, inference.limits.texts, inference.classify, lambda one: classify_result(one, labels))
+        shown = Shown(inference.manifest.labels)
+        _answer(texts, inference.limits.texts, inference.classify, lambda one: classify_result(one, shown))
 
 
 @app.command()
@@ -124,7 +124,7 @@ def _inference(model: Path | None) -> Iterator[Inference]:
     current = _settings()
     metrics = Metrics()
     scheduler = Scheduler(current.workers or usable_cores(), current.queue, metrics)
-    limits = Limits(current.max_texts, current.max_characters)
+    limits = Limits(**current.limits)
     inference = Inference.open(model or current.model, scheduler, metrics, limits)
     scheduler.start()
     try:

@@ -1,4 +1,4 @@
-"""What the service answers: texts to labels and vectors, on the scheduler's workers, at each text's own length."""
+"""What the service answers: texts to labels, vectors and explanations, on the scheduler's workers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,40 +17,106 @@ from service.artifact import Artifact
 from service.engine import Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError, ServiceError
 from service.metrics import Metrics
-from service.scheduler import Scheduler, Task
-from service.tokenizer import Tokenized, Tokenizer
+from service.reading import Piece, Reading
+from service.scheduler import Scheduler, Split, Task
+from service.tokenizer import Tokenizer
 
 Pool = Literal["cls", "mean"]
+LongText = Literal["window", "truncate", "error"]
+Detail = Literal["windows", "sentences"]
 Floats = NDArray[np.float32]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Classification:
-    """One text's answer: calibrated probabilities float64 [labels] and the raw logits float32 [labels] behind them."""
+class Scores:
+    """A label with the calibrated probabilities float64 [labels] and the raw logits float32 [labels] behind it."""
 
     label: str
     probabilities: NDArray[np.float64]
     logits: Floats
     valence: float
+
+    @property
+    def score(self) -> float:
+        """The probability of the label."""
+        return float(self.probabilities.max())
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Scores):
+    """The scores of the code points `start` to `end` of a text."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Classification(Scores):
+    """One text's answer: its scores, and those of its parts if they were asked for.
+
+    `tokens` were read, special ones included, in so many `windows`; `left_out` were not.
+    """
+
     tokens: int
+    windows: int
     left_out: int
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """One text's vector, float32 [dimensions]."""
+    """One text's vector, float32 [dimensions]; `tokens`, `windows` and `left_out` as in a Classification."""
 
     vector: Floats
     tokens: int
+    windows: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class WordEffect:
+    """What masking the word at code points `start` to `end` takes from the label's probability, in [-1, 1]."""
+
+    start: int
+    end: int
+    effect: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation(Scores):
+    """One text's scores with the effect of each of its words on the label's probability."""
+
+    tokens: int
+    words: tuple[WordEffect, ...]
+
+
+class _Scores(TypedDict):
+    """The fields of Scores."""
+
+    label: str
+    probabilities: NDArray[np.float64]
+    logits: Floats
+    valence: float
+
+
+class _Read(TypedDict):
+    """How much of a text is read: the fields that a Classification and an Embedding share."""
+
+    tokens: int
+    windows: int
     left_out: int
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may ask for."""
+    """What one request may ask for, and one text may cost."""
 
     texts: int
     characters: int
+    windows: int
+    sentences: int
+    words: int
 
 
 class Inference:
@@ -70,15 +137,23 @@ class Inference:
         inference.check_golden()
         return inference
 
-    def classify(self, texts: Sequence[str]) -> Future[list[Classification | ServiceError]]:
+    def classify(
+        self, texts: Sequence[str], long_text: LongText = "window", detail: Detail | None = None
+    ) -> Future[list[Classification | ServiceError]]:
         """Label texts, in order; a text at fault gets its error in its place.
 
         Raises RequestError, OverloadedError or UnavailableError for the request as a whole.
         """
-        return self._submit(texts, "classify", self._classify)
+        return self._submit(texts, "classify", partial(self._classify, long_text=long_text, detail=detail))
 
     def embed(
-        self, texts: Sequence[str], pool: Pool = "cls", *, normalize: bool = False, dimensions: int | None = None
+        self,
+        texts: Sequence[str],
+        pool: Pool = "cls",
+        long_text: LongText = "window",
+        *,
+        normalize: bool = False,
+        dimensions: int | None = None,
     ) -> Future[list[Embedding | ServiceError]]:
         """Vectors of texts, in order: the last hidden state of [CLS], or the mean over all tokens' hidden states.
 
@@ -88,14 +163,24 @@ class Inference:
             raise RequestError(
                 f"dimensions is {dimensions}; this model has 1 to {self.manifest.hidden_size}", param="dimensions"
             )
-        return self._submit(
-            texts, "embed", lambda text: self._embed(text, pool, normalize=normalize, dimensions=dimensions)
-        )
+        run = partial(self._embed, pool=pool, long_text=long_text, normalize=normalize, dimensions=dimensions)
+        return self._submit(texts, "embed", run)
+
+    def explain(self, texts: Sequence[str]) -> Future[list[Explanation | ServiceError]]:
+        """Label texts and say which words carried the label, by masking each in turn.
+
+        Leave-one-out erasure: Li et al. 2016, "Understanding Neural Networks through Representation Erasure".
+        Raises as `classify` does, and RequestError for a model without a mask token.
+        """
+        mask = self._tokenizer.mask
+        if mask is None:
+            raise RequestError("this model's vocabulary has no mask token: it cannot explain")
+        return self._submit(texts, "explain", partial(self._explain, mask=mask))
 
     def check_golden(self) -> None:
         """Answer the manifest's golden texts. Raises ArtifactError when a value is further off than its tolerance."""
         for golden in self.manifest.golden:
-            ids = self._tokenizer.encode(golden.text).ids
+            ids = self._tokenizer.read(golden.text).first().ids
             for graph, values, expected in (
                 ("classify", self._engine.classify(ids).logits, golden.logits),
                 ("embed", self._engine.embed(ids)[: len(golden.mean)], golden.mean),
@@ -106,7 +191,7 @@ class Inference:
                         f"golden text {golden.text!r}: {graph} is off by {error:.4f}, allowed {self.manifest.tolerance}"
                     )
 
-    def _submit(self, texts: Sequence[str], operation: str, run: Callable[[str], object]) -> Future[list[Any]]:
+    def _submit(self, texts: Sequence[str], operation: str, run: Callable[[Reading], object]) -> Future[list[Any]]:
         if not 1 <= len(texts) <= self.limits.texts:
             raise RequestError(
                 f"{len(texts)} texts in one request; 1 to {self.limits.texts} are allowed",
@@ -115,68 +200,133 @@ class Inference:
             )
         return self._scheduler.submit([self._task(text, operation, run) for text in texts])
 
-    def _task(self, text: str, operation: str, run: Callable[[str], object]) -> Task:
-        def task() -> object:
-            outcome = "error"
+    def _task(self, text: str, operation: str, run: Callable[[Reading], object]) -> Task:
+        """Read a text and run it, counting how it ends: with its answer, or with an error of its own."""
+
+        def counted(make: Callable[[], object]) -> object:
             try:
-                answer = run(text)
-                outcome = "ok"
+                answer = make()
             except InputError:
-                outcome = "invalid"
+                self._metrics.texts.labels(operation, "invalid").inc()
                 raise
-            finally:
-                self._metrics.texts.labels(operation, outcome).inc()
+            except Exception:
+                self._metrics.texts.labels(operation, "error").inc()
+                raise
+            if isinstance(answer, Split):
+                split = answer
+                return Split(split.parts, lambda outcomes: counted(lambda: split.join(outcomes)))
+            self._metrics.texts.labels(operation, "ok").inc()
             return answer
 
-        return task
+        return lambda: counted(lambda: run(self._read(text, operation)))
 
-    def _classify(self, text: str) -> Classification:
-        tokenized = self._tokenize(text, "classify")
-        began = time.perf_counter()
-        logits = self._engine.classify(tokenized.ids).logits
-        self._metrics.inference_seconds.labels("classify").observe(time.perf_counter() - began)
-        probabilities = softmax(logits, self.manifest.temperature)
-        best = int(probabilities.argmax())
-        label = self.manifest.labels[best]
-        self._metrics.predictions.labels(label).inc()
-        self._metrics.confidence.observe(float(probabilities[best]))
-        by_label = dict(zip(self.manifest.labels, probabilities.tolist(), strict=True))
-        return Classification(
-            label=label,
-            probabilities=probabilities,
-            logits=logits,
-            valence=by_label.get("positive", 0.0) - by_label.get("negative", 0.0),
-            tokens=len(tokenized.ids),
-            left_out=tokenized.left_out,
-        )
-
-    def _embed(self, text: str, pool: Pool, *, normalize: bool, dimensions: int | None) -> Embedding:
-        tokenized = self._tokenize(text, "embed")
-        began = time.perf_counter()
-        graph = "classify" if pool == "cls" else "embed"
-        vector = self._engine.classify(tokenized.ids).cls if pool == "cls" else self._engine.embed(tokenized.ids)
-        self._metrics.inference_seconds.labels(graph).observe(time.perf_counter() - began)
-        vector = vector[:dimensions]
-        if normalize:
-            length = np.linalg.norm(vector)
-            if not length:
-                raise EngineError("the vector has no length: it cannot be normalized")
-            vector = vector / length
-        return Embedding(vector, len(tokenized.ids), tokenized.left_out)
-
-    def _tokenize(self, text: str, operation: str) -> Tokenized:
+    def _read(self, text: str, operation: str) -> Reading:
         if len(text) > self.limits.characters:
             raise InputError(
                 f"the text has {len(text)} characters; {self.limits.characters} are allowed", code="text_too_long"
             )
         began = time.perf_counter()
-        tokenized = self._tokenizer.encode(text)
+        reading = self._tokenizer.read(text)
         self._metrics.tokenize_seconds.observe(time.perf_counter() - began)
-        self._metrics.tokens.labels(operation).inc(len(tokenized.ids))
-        self._metrics.text_tokens.observe(len(tokenized.ids) + tokenized.left_out)
-        if tokenized.left_out:
+        self._metrics.tokens.labels(operation).inc(reading.tokens)
+        self._metrics.text_tokens.observe(reading.tokens)
+        return reading
+
+    def _pieces(self, reading: Reading, long_text: LongText) -> tuple[list[Piece], _Read]:
+        """What of a text is run. Raises InputError for a text that is longer than `long_text` or the limits allow."""
+        maximum = self.manifest.max_tokens
+        if reading.fits:
+            return [reading.first()], {"tokens": reading.tokens, "windows": 1, "left_out": 0}
+        if long_text == "error":
+            raise InputError(
+                f"the text has {reading.tokens} tokens and the model reads {maximum}", code="too_many_tokens"
+            )
+        if long_text == "truncate":
             self._metrics.truncated.inc()
-        return tokenized
+            return [reading.first()], {"tokens": maximum, "windows": 1, "left_out": reading.tokens - maximum}
+        windows = reading.windows()
+        self._bound(len(windows), self.limits.windows, "windows")
+        self._metrics.windowed.inc()
+        return windows, {"tokens": reading.tokens, "windows": len(windows), "left_out": 0}
+
+    def _bound(self, count: int, limit: int, what: str) -> None:
+        if count > limit:
+            raise InputError(f"the text has {count} {what}; {limit} are allowed", code=f"too_many_{what}")
+
+    def _classify(self, reading: Reading, long_text: LongText, detail: Detail | None) -> Classification | Split:
+        pieces, read = self._pieces(reading, long_text)
+        sentences = reading.sentences() if detail == "sentences" else []
+        self._bound(len(sentences), self.limits.sentences, "sentences")
+        run = [*pieces, *sentences]
+
+        def join(logits: list[Floats]) -> Classification:
+            whole = self._scores(weighted_mean(logits[: len(pieces)], pieces))
+            parts = [
+                Part(**self._scores(one), start=piece.start, end=piece.end)
+                for piece, one in zip(run, logits, strict=True)
+                if detail
+            ]
+            shown = parts[: len(pieces)] if detail == "windows" else parts[len(pieces) :]
+            answer = Classification(**whole, **read, parts=tuple(shown))
+            self._metrics.predictions.labels(answer.label).inc()
+            self._metrics.confidence.observe(answer.score)
+            return answer
+
+        return _run([partial(self._logits, piece.ids) for piece in run], join)
+
+    def _embed(
+        self, reading: Reading, pool: Pool, long_text: LongText, *, normalize: bool, dimensions: int | None
+    ) -> Embedding | Split:
+        pieces, read = self._pieces(reading, long_text)
+
+        def join(vectors: list[Floats]) -> Embedding:
+            vector = weighted_mean(vectors, pieces)[:dimensions]
+            return Embedding(_unit(vector) if normalize else vector, **read)
+
+        run = self._cls if pool == "cls" else self._mean
+        return _run([partial(run, piece.ids) for piece in pieces], join)
+
+    def _explain(self, reading: Reading, mask: int) -> Explanation | Split:
+        (piece,), read = self._pieces(reading, "error")
+        words = reading.words()
+        self._bound(len(words), self.limits.words, "words")
+
+        def join(logits: list[Floats]) -> Explanation:
+            whole, *without = (self._scores(one) for one in logits)
+            label = int(whole["probabilities"].argmax())
+            effects = (float(whole["probabilities"][label] - one["probabilities"][label]) for one in without)
+            shown = tuple(WordEffect(*word, effect) for word, effect in zip(words, effects, strict=True))
+            return Explanation(**whole, tokens=read["tokens"], words=shown)
+
+        variants = [piece.ids, *(reading.masked(word, mask) for word in words)]
+        return _run([partial(self._logits, ids) for ids in variants], join)
+
+    def _scores(self, logits: Floats) -> _Scores:
+        probabilities = softmax(logits, self.manifest.temperature)
+        by_label = dict(zip(self.manifest.labels, probabilities.tolist(), strict=True))
+        return {
+            "label": self.manifest.labels[int(probabilities.argmax())],
+            "probabilities": probabilities,
+            "logits": logits,
+            "valence": by_label.get("positive", 0.0) - by_label.get("negative", 0.0),
+        }
+
+    def _logits(self, ids: NDArray[np.int64]) -> Floats:
+        with self._metrics.inference_seconds.labels("classify").time():
+            return self._engine.classify(ids).logits
+
+    def _cls(self, ids: NDArray[np.int64]) -> Floats:
+        with self._metrics.inference_seconds.labels("classify").time():
+            return self._engine.classify(ids).cls
+
+    def _mean(self, ids: NDArray[np.int64]) -> Floats:
+        with self._metrics.inference_seconds.labels("embed").time():
+            return self._engine.embed(ids)
+
+
+def _run(tasks: Sequence[Callable[[], Floats]], join: Callable[[list[Floats]], Result]) -> Result | Split:
+    """One task is run at once, on the worker that is at it; several take their turns."""
+    return join([tasks[0]()]) if len(tasks) == 1 else Split(tasks, join)
 
 
 def softmax(logits: Floats, temperature: float) -> NDArray[np.float64]:
@@ -184,3 +334,18 @@ def softmax(logits: Floats, temperature: float) -> NDArray[np.float64]:
     scaled = logits.astype(np.float64) / temperature
     exponents = np.exp(scaled - scaled.max())
     return np.asarray(exponents / exponents.sum())
+
+
+def weighted_mean(rows: Sequence[Floats], pieces: Sequence[Piece]) -> Floats:
+    """The mean of float32 rows [size], each weighted by its piece's tokens; a single row is returned as it is."""
+    if len(rows) == 1:
+        return rows[0]
+    weights = np.array([piece.weight for piece in pieces], np.float32)
+    return np.asarray(weights @ np.stack(rows) / weights.sum(), np.float32)
+
+
+def _unit(vector: Floats) -> Floats:
+    length = np.linalg.norm(vector)
+    if not length:
+        raise EngineError("the vector has no length: it cannot be normalized")
+    return np.asarray(vector / length, np.float32)

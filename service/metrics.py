@@ -33,6 +33,7 @@ class Metrics:
         self.tokens = self._counter("tokens", "Tokens read by the encoder.", "operation")
         self.text_tokens = self._histogram("text_tokens", "Tokens of a text, those left out included.", _TOKENS)
         self.truncated = self._counter("truncated_texts", "Texts of which not every token was read.")
+        self.windowed = self._counter("windowed_texts", "Texts read in several windows.")
         self.queue_seconds = self._histogram("queue_seconds", "Time a text waited for a worker.", _SECONDS)
         self.tokenize_seconds = self._histogram("tokenize_seconds", "Clean-up and tokenization of a text.", _SECONDS)
         self.inference_seconds = self._histogram("inference_seconds", "One run of a graph.", _SECONDS, "graph")

@@ -25,6 +25,9 @@ class Settings(BaseSettings):
     queue: int = Field(2048, ge=1, description="Texts that may wait for a worker; past it requests get 429.")
     max_texts: int = Field(1000, ge=1, description="Texts in one request.")
     max_characters: int = Field(100_000, ge=1, description="Characters in one text.")
+    max_windows: int = Field(64, ge=1, description="Windows that one long text may be read in.")
+    max_sentences: int = Field(256, ge=1, description="Sentences of one text that get scores of their own.")
+    max_words: int = Field(200, ge=1, description="Words of one text that /explain masks.")
     max_body_bytes: int = Field(4 * 1024 * 1024, ge=1, description="Bytes in a request's body; past it 413.")
     request_timeout: float = Field(
         30.0, gt=0, description="Seconds a request may take; past it 504, and what has not run is dropped."
@@ -32,6 +35,17 @@ class Settings(BaseSettings):
     grace_period: int = Field(30, ge=0, description="Seconds after SIGTERM in which what was admitted is answered.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe events logged.")
     log_format: Literal["json", "console"] = Field("json", description="Form of the log lines.")
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What one request may ask for and one text may cost, by what is limited."""
+        return {
+            "texts": self.max_texts,
+            "characters": self.max_characters,
+            "windows": self.max_windows,
+            "sentences": self.max_sentences,
+            "words": self.max_words,
+        }
 
     @model_validator(mode="after")
     def _largest_request_fits(self) -> Self:

@@ -1,25 +1,15 @@
-"""Text to token ids: clean-up, the Rust tokenizer, and what is done with a text longer than the model reads."""
+"""Text to tokens: what is refused, the clean-up, and the Rust tokenizer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 
 from service.cleaning import clean
 from service.errors import ArtifactError, InputError
-
-
-@dataclass(frozen=True, slots=True)
-class Tokenized:
-    """A text as the encoder reads it: ids int64 [n], special tokens included, and how many tokens were left out."""
-
-    ids: NDArray[np.int64]
-    left_out: int
+from service.reading import Reading
 
 
 class Tokenizer:
@@ -43,16 +33,19 @@ class Tokenizer:
         """How many ids there are."""
         return self._rust.get_vocab_size()
 
-    def encode(self, text: str) -> Tokenized:
-        """The first `max_tokens` tokens of a text. Raises InputError for a text there is nothing to read in."""
-        cleaned = clean(_checked(text), self._cleanup).text
-        ids = self._rust.encode(cleaned).ids
-        if len(ids) <= 2:
+    @property
+    def mask(self) -> int | None:
+        """The id of the mask token of masked language modelling, if the vocabulary has one."""
+        ids = (self._rust.token_to_id(token) for token in ("[MASK]", "<mask>"))
+        return next((id_ for id_ in ids if id_ is not None), None)
+
+    def read(self, text: str) -> Reading:
+        """Tokenize a text. Raises InputError for one there is nothing to read in."""
+        cleaned = clean(_checked(text), self._cleanup)
+        encoding = self._rust.encode(cleaned.text)
+        if len(encoding.ids) <= 2:
             raise InputError("the text is empty", code="empty_text")
-        left_out = max(0, len(ids) - self.max_tokens)
-        if left_out:
-            ids[self.max_tokens - 1 :] = ids[-1:]
-        return Tokenized(np.array(ids, np.int64), left_out)
+        return Reading(text, cleaned, encoding, self.max_tokens)
 
 
 def _checked(text: str) -> str:

@@ -43,7 +43,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        limits = Limits(settings.max_texts, settings.max_characters)
+        limits = Limits(**settings.limits)
         try:
             service.loaded = await asyncio.to_thread(Inference.open, settings.model, service.scheduler, metrics, limits)
         except ArtifactError as error:

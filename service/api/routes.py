@@ -38,17 +38,20 @@ router = APIRouter()
 
 @router.post("/classify", response_model=schemas.ClassifyResponse, responses=ERRORS)
 async def classify(
-    request: Request, body: schemas.ClassifyRequest, _query: NoQuery, service: Service, seconds: Deadline
+    request: Request,
+    body: schemas.ClassifyRequest,
+    query: Annotated[schemas.ClassifyQuery, Query()],
+    service: Service,
+    seconds: Deadline,
 ) -> Response:
     """Label each text negative, neutral or positive, with calibrated probabilities and a valence in [-1, 1]."""
-    answers = await answer(request, service.inference.classify(body.inputs), seconds)
-    labels = service.inference.manifest.labels
+    work = service.inference.classify(body.inputs, query.long_text, query.detail)
+    answers = await answer(request, work, seconds)
+    shown = schemas.Shown(service.inference.manifest.labels, body.top_k, body.raw_scores, body.min_score)
     return _json(
         {
             "model": service.inference.manifest.name,
-            "results": [
-                schemas.classify_result(one, labels, top_k=body.top_k, raw_scores=body.raw_scores) for one in answers
-            ],
+            "results": [schemas.classify_result(one, shown, query.detail) for one in answers],
             "usage": _usage(request, answers),
         }
     )
@@ -57,13 +60,15 @@ async def classify(
 @router.post("/embed", response_model=schemas.EmbedResponse, responses=ERRORS)
 async def embed(
     request: Request,
-    body: schemas.EmbedRequest,
+    body: schemas.TextsRequest,
     query: Annotated[schemas.EmbedQuery, Query()],
     service: Service,
     seconds: Deadline,
 ) -> Response:
     """Turn each text into a vector: the raw last hidden state of [CLS], or the mean over all of its tokens."""
-    work = service.inference.embed(body.inputs, query.pool, normalize=query.normalize, dimensions=query.dimensions)
+    work = service.inference.embed(
+        body.inputs, query.pool, query.long_text, normalize=query.normalize, dimensions=query.dimensions
+    )
     answers = await answer(request, work, seconds)
     return _json(
         {
@@ -71,6 +76,23 @@ async def embed(
             "pool": query.pool,
             "dimensions": query.dimensions or service.inference.manifest.hidden_size,
             "embeddings": [schemas.embedding_values(one) for one in answers],
+            "usage": _usage(request, answers),
+        }
+    )
+
+
+@router.post("/explain", response_model=schemas.ExplainResponse, responses=ERRORS)
+async def explain(
+    request: Request, body: schemas.TextsRequest, _query: NoQuery, service: Service, seconds: Deadline
+) -> Response:
+    """Label each text and say which words carried the label: what masking each one takes from its probability."""
+    answers = await answer(request, service.inference.explain(body.inputs), seconds)
+    shown = schemas.Shown(service.inference.manifest.labels)
+    pairs = zip(answers, body.inputs, strict=True)
+    return _json(
+        {
+            "model": service.inference.manifest.name,
+            "results": [schemas.explain_result(one, text, shown) for one, text in pairs],
             "usage": _usage(request, answers),
         }
     )
@@ -92,6 +114,9 @@ async def info(_query: NoQuery, service: Service) -> schemas.InfoResponse:
         "limits": {
             "max_texts": limits.texts,
             "max_characters": limits.characters,
+            "max_windows": limits.windows,
+            "max_sentences": limits.sentences,
+            "max_words": limits.words,
             "max_body_bytes": service.max_body_bytes,
             "max_tokens": manifest.max_tokens,
         },

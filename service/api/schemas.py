@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from typing_extensions import TypedDict
 
 from service.errors import ServiceError
-from service.inference import Classification, Embedding
+from service.inference import Classification, Detail, Embedding, Explanation, LongText, Part, Pool, Scores
 
 
 def _text(value: Any) -> str:
@@ -40,6 +41,12 @@ Inputs = Annotated[
 ]
 
 
+LONG_TEXT = (
+    "A text longer than the model reads: `window` reads all of it in overlapping windows, `truncate` its start alone, "
+    "`error` refuses it."
+)
+
+
 class ClassifyRequest(BaseModel):
     """Texts to label."""
 
@@ -48,14 +55,28 @@ class ClassifyRequest(BaseModel):
     inputs: Inputs
     top_k: Annotated[int | None, Field(strict=True, ge=1, description="Give only the most probable labels.")] = None
     raw_scores: Annotated[bool, Field(strict=True, description="Give the logits too.")] = False
+    min_score: Annotated[
+        float | None, Field(gt=0, le=1, description="Give no label to a text whose best one is less probable.")
+    ] = None
 
 
-class EmbedRequest(BaseModel):
-    """Texts to embed."""
+class TextsRequest(BaseModel):
+    """Texts alone."""
 
     model_config = ConfigDict(extra="forbid")
 
     inputs: Inputs
+
+
+class ClassifyQuery(BaseModel):
+    """How a text longer than the model reads is taken, and what is told of its parts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    long_text: Annotated[LongText, Field(description=LONG_TEXT)] = "window"
+    detail: Annotated[
+        Detail | None, Field(description="Give the scores of each window, or of each sentence, with its offsets.")
+    ] = None
 
 
 class NoQuery(BaseModel):
@@ -70,9 +91,10 @@ class EmbedQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     pool: Annotated[
-        Literal["cls", "mean"],
+        Pool,
         Field(description="`cls`: the last hidden state of [CLS]; `mean`: the mean over all tokens."),
     ] = "cls"
+    long_text: Annotated[LongText, Field(description=LONG_TEXT)] = "window"
     normalize: Annotated[bool, Field(description="Scale each vector to unit length.")] = False
     dimensions: Annotated[int | None, Field(ge=1, description="Keep the first so many values.")] = None
 
@@ -98,17 +120,33 @@ class Usage(TypedDict):
     tokens: int
 
 
-class ClassifyResult(TypedDict):
-    """One text's answer."""
+class ScoresResult(TypedDict):
+    """A label with its probability, that of every label kept, and a valence in [-1, 1]. No label if it abstained."""
 
-    label: str
+    label: str | None
     score: float
     scores: dict[str, float]
     valence: float
+    abstained: NotRequired[bool]
+    logits: NotRequired[dict[str, float]]
+
+
+class PartResult(ScoresResult):
+    """The scores of a part of a text: its code points `start` to `end`."""
+
+    start: int
+    end: int
+
+
+class ClassifyResult(ScoresResult):
+    """One text's answer, and how much of the text was read for it."""
+
     tokens: int
+    windows: int
     truncated: bool
     tokens_left_out: NotRequired[int]
-    logits: NotRequired[dict[str, float]]
+    window_scores: NotRequired[list[PartResult]]
+    sentences: NotRequired[list[PartResult]]
 
 
 class ClassifyResponse(TypedDict):
@@ -116,6 +154,30 @@ class ClassifyResponse(TypedDict):
 
     model: str
     results: list[ClassifyResult | ErrorBody]
+    usage: Usage
+
+
+class WordResult(TypedDict):
+    """A word of the text and what masking it takes from the label's probability."""
+
+    word: str
+    start: int
+    end: int
+    effect: float
+
+
+class ExplainResult(ScoresResult):
+    """One text's answer with the effect of each of its words."""
+
+    tokens: int
+    words: list[WordResult]
+
+
+class ExplainResponse(TypedDict):
+    """The explanations, in the order of the texts."""
+
+    model: str
+    results: list[ExplainResult | ErrorBody]
     usage: Usage
 
 
@@ -134,6 +196,9 @@ class LimitsInfo(TypedDict):
 
     max_texts: int
     max_characters: int
+    max_windows: int
+    max_sentences: int
+    max_words: int
     max_body_bytes: int
     max_tokens: int
 
@@ -166,34 +231,68 @@ def error_body(error: ServiceError) -> ErrorBody:
     return {"error": body}
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How scores are shown: the `top_k` most probable labels, logits too, no label below `min_score`."""
+
+    labels: tuple[str, ...]
+    top_k: int | None = None
+    raw_scores: bool = False
+    min_score: float | None = None
+
+    def scores(self, answer: Scores) -> ScoresResult:
+        """Scores as they go over the wire, six decimals each; with top_k the most probable labels first."""
+        scores = dict(zip(self.labels, (round(p, 6) for p in answer.probabilities.tolist()), strict=True))
+        kept = sorted(scores, key=lambda label: -scores[label])[: self.top_k] if self.top_k else self.labels
+        result: ScoresResult = {
+            "label": answer.label,
+            "score": scores[answer.label],
+            "scores": {label: scores[label] for label in kept},
+            "valence": round(answer.valence, 6),
+        }
+        if self.min_score is not None:
+            result["abstained"] = answer.score < self.min_score
+            result["label"] = None if result["abstained"] else answer.label
+        if self.raw_scores:
+            logits = dict(zip(self.labels, answer.logits.astype(float).round(6).tolist(), strict=True))
+            result["logits"] = {label: logits[label] for label in kept}
+        return result
+
+    def parts(self, parts: tuple[Part, ...]) -> list[PartResult]:
+        """The scores of a text's parts as they go over the wire."""
+        return [{**self.scores(part), "start": part.start, "end": part.end} for part in parts]
+
+
 def classify_result(
-    answer: Classification | ServiceError,
-    labels: tuple[str, ...],
-    *,
-    top_k: int | None = None,
-    raw_scores: bool = False,
+    answer: Classification | ServiceError, shown: Shown, detail: Detail | None = None
 ) -> ClassifyResult | ErrorBody:
-    """One text's answer as it goes over the wire, six decimals each; with top_k the most probable labels first."""
+    """One text's answer as it goes over the wire."""
     if isinstance(answer, ServiceError):
         return error_body(answer)
-    scores = dict(zip(labels, (round(p, 6) for p in answer.probabilities.tolist()), strict=True))
-    kept = scores
-    if top_k is not None:
-        kept = dict(sorted(scores.items(), key=lambda item: -item[1])[:top_k])
     result: ClassifyResult = {
-        "label": answer.label,
-        "score": scores[answer.label],
-        "scores": kept,
-        "valence": round(answer.valence, 6),
+        **shown.scores(answer),  # type: ignore[typeddict-item] # it holds no key but its own
         "tokens": answer.tokens,
+        "windows": answer.windows,
         "truncated": answer.left_out > 0,
     }
     if answer.left_out:
         result["tokens_left_out"] = answer.left_out
-    if raw_scores:
-        logits = dict(zip(labels, answer.logits.astype(float).round(6).tolist(), strict=True))
-        result["logits"] = {label: logits[label] for label in kept}
+    if detail == "windows":
+        result["window_scores"] = shown.parts(answer.parts)
+    elif detail == "sentences":
+        result["sentences"] = shown.parts(answer.parts)
     return result
+
+
+def explain_result(answer: Explanation | ServiceError, text: str, shown: Shown) -> ExplainResult | ErrorBody:
+    """One text's explanation as it goes over the wire."""
+    if isinstance(answer, ServiceError):
+        return error_body(answer)
+    words: list[WordResult] = [
+        {"word": text[word.start : word.end], "start": word.start, "end": word.end, "effect": round(word.effect, 6)}
+        for word in answer.words
+    ]
+    return {**shown.scores(answer), "tokens": answer.tokens, "words": words}
 
 
 def embedding_values(answer: Embedding | ServiceError) -> list[float] | ErrorBody:

@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 
 from service import errors
 from service.api.errors import STATUS
-
 from tests.service.api.conftest import TINY, Start
 
 JSON = {"content-type": "application/json"}
@@ -70,6 +69,13 @@ CASES: list[tuple[str, str, dict[str, Any], int, str, str | None]] = [
         "invalid_header",
         "X-Request-Timeout",
     ),
+    ("POST", "/classify", {"json": {"inputs": "a", "min_score": 0}}, 422, "invalid_field", "min_score"),
+    ("POST", "/classify?detail=words", {"json": {"inputs": "a"}}, 422, "invalid_query_parameter", "detail"),
+    ("POST", "/classify?long_text=error", {"json": {"inputs": "a " * 600}}, 422, "too_many_tokens", "inputs"),
+    ("POST", "/classify", {"json": {"inputs": "a " * 40_000}}, 422, "too_many_windows", "inputs"),
+    ("POST", "/classify?detail=sentences", {"json": {"inputs": "No! " * 300}}, 422, "too_many_sentences", "inputs"),
+    ("POST", "/explain", {"json": {"inputs": "a " * 201}}, 422, "too_many_words", "inputs"),
+    ("POST", "/explain", {"json": {"inputs": "a " * 600}}, 422, "too_many_tokens", "inputs"),
     ("POST", "/embed?pool=max", {"json": {"inputs": "a"}}, 422, "invalid_query_parameter", "pool"),
     ("POST", "/embed?pol=cls", {"json": {"inputs": "a"}}, 422, "unknown_query_parameter", "pol"),
     ("POST", "/embed?dimensions=0", {"json": {"inputs": "a"}}, 422, "invalid_query_parameter", "dimensions"),
@@ -99,8 +105,8 @@ def test_error_table(
 def test_an_unknown_name_is_answered_with_those_allowed(client: TestClient) -> None:
     query = client.post("/embed?pol=cls", json={"inputs": "a"}).json()["error"]["message"]
     body = client.post("/classify", json={"inputs": "a", "topk": 1}).json()["error"]["message"]
-    assert query == "pol is unknown here; allowed: pool, normalize, dimensions"
-    assert body == "topk is unknown here; allowed: inputs, top_k, raw_scores"
+    assert query == "pol is unknown here; allowed: pool, long_text, normalize, dimensions"
+    assert body == "topk is unknown here; allowed: inputs, top_k, raw_scores, min_score"
 
 
 def test_every_kind_of_error_has_a_status() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from starlette.testclient import TestClient
 TEXT = "the film is good"
 
 
-def classify(client: TestClient, **body: Any) -> dict[str, Any]:
-    response = client.post("/classify", json=body)
+def classify(client: TestClient, query: str = "", **body: Any) -> dict[str, Any]:
+    response = client.post(f"/classify?{query}", json=body)
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()
     return found
@@ -29,7 +30,7 @@ def embed(client: TestClient, inputs: str | list[str], **query: Any) -> dict[str
 def test_one_text_gives_a_list_of_one(client: TestClient) -> None:
     answer = classify(client, inputs=TEXT)
     (result,) = answer["results"]
-    assert set(result) == {"label", "score", "scores", "valence", "tokens", "truncated"}
+    assert set(result) == {"label", "score", "scores", "valence", "tokens", "windows", "truncated"}
     assert result["score"] == max(result["scores"].values()) == result["scores"][result["label"]]
     assert sum(result["scores"].values()) == pytest.approx(1, abs=2e-6)
     assert result["valence"] == pytest.approx(result["scores"]["positive"] - result["scores"]["negative"], abs=2e-6)
@@ -70,10 +71,70 @@ def test_raw_scores_are_the_logits_behind_the_probabilities(client: TestClient) 
 
 def test_a_long_text_says_what_was_left_out(client: TestClient) -> None:
     maximum = client.get("/info").json()["limits"]["max_tokens"]
-    (result,) = classify(client, inputs="good " * (maximum + 5))["results"]
+    (result,) = classify(client, "long_text=truncate", inputs="good " * (maximum + 5))["results"]
     assert result["truncated"]
-    assert result["tokens"] == maximum
-    assert result["tokens_left_out"] == 7
+    assert (result["tokens"], result["windows"], result["tokens_left_out"]) == (maximum, 1, 7)
+
+
+def test_a_long_text_is_read_in_windows_by_default(client: TestClient) -> None:
+    maximum = client.get("/info").json()["limits"]["max_tokens"]
+    text = "the film is good . " * maximum
+    (result,) = classify(client, "detail=windows", inputs=text)["results"]
+    windows = result["window_scores"]
+    assert not result["truncated"]
+    assert result["tokens"] == 5 * maximum + 2
+    assert result["windows"] == len(windows) > 5
+    assert windows[0]["start"] == 0
+    assert windows[-1]["end"] == len(text.rstrip())
+    for before, after in pairwise(windows):
+        assert before["start"] < after["start"] <= before["end"] < after["end"]
+        assert text[after["start"] :].startswith("the film")
+        assert text[: before["end"]].endswith(".")
+    (vector,) = embed(client, text, pool="mean")["embeddings"]
+    assert len(vector) == client.get("/info").json()["dimensions"]
+
+
+def test_a_window_is_answered_like_a_text_of_its_own(client: TestClient) -> None:
+    text = "the film is good . " * 200
+    (whole,) = classify(client, "detail=windows", inputs=text)["results"]
+    alone = classify(client, inputs=[text[part["start"] : part["end"]] for part in whole["window_scores"]])["results"]
+    assert [part["scores"] for part in whole["window_scores"]] == [one["scores"] for one in alone]
+    weights = [one["tokens"] - 2 for one in alone]
+    logits = classify(client, inputs=[text], raw_scores=True)["results"][0]["logits"]
+    parts = classify(client, "detail=windows", inputs=text, raw_scores=True)["results"][0]["window_scores"]
+    for label, logit in logits.items():
+        mean = sum(w * part["logits"][label] for w, part in zip(weights, parts, strict=True)) / sum(weights)
+        assert logit == pytest.approx(mean, abs=1e-5)
+
+
+def test_sentences_have_offsets_into_the_text_as_it_was_sent(client: TestClient) -> None:
+    text = "The film is good. 😡 &amp; bad?\r\nCafe\u0301 — it’s fine!"
+    (result,) = classify(client, "detail=sentences", inputs=text)["results"]
+    found = [text[part["start"] : part["end"]] for part in result["sentences"]]
+    assert found == ["The film is good.", "😡 &amp; bad?", "Cafe\u0301 — it’s fine!"]
+
+
+def test_below_min_score_there_is_no_label(client: TestClient) -> None:
+    (sure,) = classify(client, inputs=TEXT)["results"]
+    (kept,) = classify(client, inputs=TEXT, min_score=0.01)["results"]
+    (none,) = classify(client, inputs=TEXT, min_score=1.0)["results"]
+    assert "abstained" not in sure
+    assert kept == sure | {"abstained": False}
+    assert none == sure | {"abstained": True, "label": None}
+
+
+def test_an_explanation_is_what_masking_each_word_takes_away(client: TestClient) -> None:
+    text = "the film isn’t good 😡 !"
+    answer = client.post("/explain", json={"inputs": [text, ""]}).json()
+    explained, failed = answer["results"]
+    assert failed["error"]["code"] == "empty_text"
+    assert [word["word"] for word in explained["words"]] == ["the", "film", "isn’t", "good", "😡", "!"]
+    assert all(text[word["start"] : word["end"]] == word["word"] for word in explained["words"])
+    label = explained["label"]
+    (masked,) = classify(client, inputs="the film isn't [MASK] 😡 !")["results"]
+    assert explained["words"][3]["effect"] == pytest.approx(explained["score"] - masked["scores"][label], abs=3e-6)
+    (plain,) = classify(client, inputs=text)["results"]
+    assert explained["scores"] == plain["scores"]
 
 
 def test_vectors_by_pool(client: TestClient) -> None:
@@ -135,7 +196,7 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
         ("sentiment_confidence_count", {}),
     ]
     before = [value(name, **labels) for name, labels in watched]
-    answer = classify(client, inputs=[TEXT, "", "good " * 1000])
+    answer = classify(client, "long_text=truncate", inputs=[TEXT, "", "good " * 1000])
     after = [value(name, **labels) for name, labels in watched]
     grown = [round(b - a) for a, b in zip(before, after, strict=True)]
     assert grown == [1, 2, 1, answer["usage"]["tokens"], 3, 2, 2, 1, 2]
