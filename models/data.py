@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 LABELS = ("negative", "neutral", "positive")
 Target = tuple[float, float, float]
@@ -41,11 +42,11 @@ def load(path: Path) -> list[Example]:
     or bracketed treebank trees, a tree a line.
 
     A label is a name of `LABELS`, or 0/1 for negative/positive as in GLUE. Raises ValueError naming the file,
-    the line and what was expected.
+    the row or line and what was expected.
     """
     if path.suffix == ".txt":
         return list(_distinct(_trees(path)))
-    return [_example(path, line, row) for line, row in enumerate(_rows(path), start=1)]
+    return [_example(path, number, row) for number, row in enumerate(_rows(path), start=1)]
 
 
 def load_pairs(path: Path) -> list[tuple[float, str, str]]:
@@ -53,13 +54,13 @@ def load_pairs(path: Path) -> list[tuple[float, str, str]]:
     return [(float(row["score"]), row["sentence1"], row["sentence2"]) for row in _rows(path)]
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.suffix in {".csv", ".tsv"}:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from csv.DictReader(file) if path.suffix == ".csv" else _tab_separated(file)
     elif path.suffix == ".jsonl":
         with path.open(encoding="utf-8-sig") as file:
-            yield from (json.loads(line) for line in file if line.strip())
+            yield from (_object(path, number, line) for number, line in enumerate(file, start=1) if line.strip())
     elif path.suffix == ".parquet":
         import pyarrow.parquet
 
@@ -74,17 +75,38 @@ def _tab_separated(file: Iterable[str]) -> Iterator[dict[str, str]]:
     return csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _example(path: Path, line: int, row: dict[str, str]) -> Example:
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{path}, line {number}: not a JSON object")
+    return row
+
+
+def _example(path: Path, number: int, row: dict[str, Any]) -> Example:
     text = row.get("text", row.get("sentence"))
-    if text is None:
-        raise ValueError(f"{path}: no column `text`; it has {', '.join(row)}")
+    if not isinstance(text, str):
+        raise ValueError(f"{path}, row {number}: no `text`; it has {', '.join(map(str, row))}")
     if "valence" in row:
-        return Example(text, _target_of_rating(float(row["valence"])), float(row["valence"]))
+        valence = _rating(path, number, row["valence"])
+        return Example(text, _target_of_rating(valence), valence)
     label = str(row.get("label", ""))
     target = _HARD.get({"0": "negative", "1": "positive"}.get(label, label))
     if target is None:
-        raise ValueError(f"{path}, row {line}: label {label!r}; use {', '.join(LABELS)}, or 0 and 1")
+        raise ValueError(f"{path}, row {number}: label {label!r}; use {', '.join(LABELS)}, or 0 and 1")
     return Example(text, target)
+
+
+def _rating(path: Path, number: int, written: Any) -> float:
+    try:
+        valence = float(written)
+    except (TypeError, ValueError):
+        valence = math.nan
+    if not -4 <= valence <= 4:
+        raise ValueError(f"{path}, row {number}: valence {written!r}; use a number from -4 to 4")
+    return valence
 
 
 def _target_of_rating(valence: float) -> Target:
@@ -95,26 +117,34 @@ def _target_of_rating(valence: float) -> Target:
 
 
 def _trees(path: Path) -> Iterator[Example]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.startswith("("):
-            raise ValueError(f"{path}, line {number}: not a bracketed tree")
-        phrases = list(_phrases(line))
-        yield from (Example(text, _HARD[_TREE_CLASSES[label]], whole=text is phrases[-1][1]) for label, text in phrases)
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                *phrases, sentence = _phrases(line)
+            except (IndexError, ValueError):
+                raise ValueError(f"{path}, line {number}: not a bracketed tree with labels 0 to 4") from None
+            yield from (Example(text, _HARD[_TREE_CLASSES[label]], whole=False) for label, text in phrases)
+            yield Example(sentence[1], _HARD[_TREE_CLASSES[sentence[0]]])
 
 
 def _phrases(tree: str) -> Iterator[tuple[int, str]]:
-    """Every node of a tree as its label (0 to 4) and its words; the whole sentence comes last."""
+    """Every node of a tree as its label (0 to 4) and its words; the whole sentence comes last.
+
+    Raises IndexError for brackets that do not match.
+    """
     stack: list[tuple[int, list[str]]] = []
-    for opening, word, closing in re.findall(r"\((\d) |([^\s()]+)|(\))", tree):
+    for opening, word in re.findall(r"\(([0-4]) |([^\s()]+)|\)", tree):
         if opening:
             stack.append((int(opening), []))
         elif word:
             stack[-1][1].append(word)
-        elif closing:
+        else:
             label, words = stack.pop()
             if stack:
                 stack[-1][1].extend(words)
             yield label, " ".join(words)
+    if stack:
+        raise IndexError
 
 
 def _distinct(examples: Iterable[Example]) -> Iterator[Example]:
