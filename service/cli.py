@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
+import rich.progress
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from service import __version__
 from service.api.schemas import Shown, classify_result, embedding_values, error_body
 from service.artifact import Artifact
 from service.cpu import usable_cores
-from service.errors import ServiceError
-from service.inference import Inference, Limits, Pool
+from service.errors import RequestError, ServiceError
+from service.files import operations
+from service.files.inputs import BLOCK, FORMATS, Format
+from service.files.parts import partial_folder
+from service.files.run import Progress, run
+from service.files.survey import Job
+from service.inference import Inference, Limits, LongText, Pool
 from service.logs import configure
 from service.metrics import Metrics
 from service.scheduler import Scheduler
@@ -32,7 +42,42 @@ app = typer.Typer(
 )
 
 ModelOption = Annotated[Path | None, typer.Option(help="Folder of the model; unset: SENTIMENT_MODEL, or the default.")]
-TextArguments = Annotated[list[str] | None, typer.Argument(help="Texts; without any, one a line from standard input.")]
+TextArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Texts, or one file: a single argument is a file if it names a .csv, .tsv, .jsonl or .parquet file that "
+        "exists, or if an option for files is given. - is standard input; so is no argument, one text a line.",
+        show_default=False,
+    ),
+]
+LongTextOption = Annotated[
+    LongText, typer.Option(help="A text longer than the model reads: in windows, cut, or an error.")
+]
+FILES = "For files"
+ColumnOption = Annotated[
+    str | None, typer.Option(help="The column of texts; unset: text.", rich_help_panel=FILES, show_default=False)
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option("--output", "-o", help="File to write; unset or -: standard output.", rich_help_panel=FILES),
+]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="Format of the input; unset: by its name.", rich_help_panel=FILES)
+]
+OutputFormatOption = Annotated[
+    Format | None,
+    typer.Option(help="Format of the output; unset: by its name, or that of the input.", rich_help_panel=FILES),
+]
+PrefixOption = Annotated[str, typer.Option(help="What the new columns' names begin with.", rich_help_panel=FILES)]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an output that exists.", rich_help_panel=FILES)
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with a run that was interrupted.", rich_help_panel=FILES)
+]
+
+# Nobody else asks here, and what waits is bounded by what a command has in flight: this bound is never met.
+QUEUE = 1 << 20
 
 
 def main() -> None:
@@ -49,44 +94,60 @@ def serve(context: typer.Context) -> None:
     """Run the service. Every setting is a flag here: see `sentiment serve --help` or `sentiment settings`."""
     # FastAPI and uvicorn, which no other command needs
     from service.api.app import create_app
-    from service.api.server import run
+    from service.api.server import run as run_server
 
     chosen = _settings(_cli_prog_name="sentiment serve", _cli_parse_args=context.args)
     configure(chosen.log_level, chosen.log_format)
-    sys.exit(run(create_app(chosen), chosen.host, chosen.port, chosen.grace_period))
+    sys.exit(run_server(create_app(chosen), chosen.host, chosen.port, chosen.grace_period))
 
 
 @app.command()
-def classify(texts: TextArguments = None, model: ModelOption = None) -> None:
-    """Label texts: one line of JSON for each."""
+def classify(
+    texts: TextArguments = None,
+    model: ModelOption = None,
+    long_text: LongTextOption = "window",
+    text_column: ColumnOption = None,
+    output: OutputOption = None,
+    form: FormatOption = None,
+    output_format: OutputFormatOption = None,
+    prefix: PrefixOption = "",
+    overwrite: OverwriteOption = False,
+    resume: ResumeOption = False,
+) -> None:
+    """Label texts, one line of JSON for each; or the rows of a file, the answers as new columns."""
+    job = _job(texts, text_column, output, form, output_format, overwrite=overwrite, resume=resume)
     with _inference(model) as inference:
+        if job:
+            _run(job, operations.classify(inference, prefix, long_text))
+            return
         shown = Shown(inference.manifest.labels)
-        _answer(texts, inference.limits.texts, inference.classify, lambda one: classify_result(one, shown))
+        _answer(texts, partial(inference.classify, long_text=long_text), lambda one: classify_result(one, shown))
 
 
 @app.command()
 def embed(
     texts: TextArguments = None,
     model: ModelOption = None,
-    pool: Annotated[str, typer.Option(help="cls or mean.")] = "cls",
+    pool: Annotated[Pool, typer.Option(help="The vector of [CLS], or the mean of all tokens' vectors.")] = "cls",
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to unit length.")] = False,
     dimensions: Annotated[int | None, typer.Option(help="Keep the first so many values.")] = None,
+    long_text: LongTextOption = "window",
+    text_column: ColumnOption = None,
+    output: OutputOption = None,
+    form: FormatOption = None,
+    output_format: OutputFormatOption = None,
+    prefix: PrefixOption = "",
+    overwrite: OverwriteOption = False,
+    resume: ResumeOption = False,
 ) -> None:
-    """Turn texts into vectors: one line of JSON for each."""
-    if pool not in ("cls", "mean"):
-        raise typer.BadParameter("use cls or mean", param_hint="--pool")
-    chosen: Pool = "mean" if pool == "mean" else "cls"
+    """Turn texts into vectors, one line of JSON for each; or the rows of a file, the vectors as a new column."""
+    job = _job(texts, text_column, output, form, output_format, overwrite=overwrite, resume=resume)
+    how: dict[str, Any] = {"pool": pool, "long_text": long_text, "normalize": normalize, "dimensions": dimensions}
     with _inference(model) as inference:
-
-        def ask(batch: Sequence[str]) -> Future[list[Any]]:
-            return inference.embed(batch, chosen, normalize=normalize, dimensions=dimensions)
-
-        def line(one: Any) -> Mapping[str, Any]:
-            if isinstance(one, ServiceError):
-                return error_body(one)
-            return {"embedding": embedding_values(one), "tokens": one.tokens, "truncated": one.left_out > 0}
-
-        _answer(texts, inference.limits.texts, ask, line)
+        if job:
+            _run(job, operations.embed(inference, prefix, **how))
+            return
+        _answer(texts, partial(inference.embed, **how), _embedding)
 
 
 @app.command()
@@ -123,8 +184,8 @@ def _inference(model: Path | None) -> Iterator[Inference]:
     """The service's own inference on all usable cores, without a server around it."""
     current = _settings()
     metrics = Metrics()
-    scheduler = Scheduler(current.workers or usable_cores(), current.queue, metrics)
-    limits = Limits(**current.limits)
+    scheduler = Scheduler(current.workers or usable_cores(), QUEUE, metrics)
+    limits = replace(Limits(**current.limits), texts=BLOCK)
     inference = Inference.open(model or current.model, scheduler, metrics, limits)
     scheduler.start()
     try:
@@ -135,17 +196,123 @@ def _inference(model: Path | None) -> Iterator[Inference]:
 
 def _answer(
     texts: list[str] | None,
-    batch: int,
     ask: Callable[[Sequence[str]], Future[list[Any]]],
     line: Callable[[Any], Mapping[str, Any]],
 ) -> None:
     """Write one line of JSON a text, errors in their place. Exit status 1 if any text failed."""
     failed = False
-    lines: Iterable[str] = texts or (line.rstrip("\r\n") for line in sys.stdin)
-    source = iter(lines)
-    while group := list(islice(source, batch)):
+    given = texts if texts and texts != ["-"] else (line.rstrip("\r\n") for line in sys.stdin)
+    source = iter(given)
+    while group := list(islice(source, BLOCK)):
         for answer in ask(group).result():
             failed |= isinstance(answer, ServiceError)
             typer.echo(json.dumps(line(answer)))
     if failed:
         raise typer.Exit(1)
+
+
+def _embedding(answer: Any) -> Mapping[str, Any]:
+    if isinstance(answer, ServiceError):
+        return error_body(answer)
+    return {"embedding": embedding_values(answer), "tokens": answer.tokens, "truncated": answer.left_out > 0}
+
+
+def _job(
+    arguments: list[str] | None,
+    column: str | None,
+    output: str | None,
+    source_format: Format | None,
+    target_format: Format | None,
+    *,
+    overwrite: bool,
+    resume: bool,
+) -> Job | None:
+    """What is to be done with which file; None if the arguments are texts."""
+    meant = any((column, output, source_format, target_format, overwrite, resume))
+    one = arguments[0] if arguments and len(arguments) == 1 else None
+    if not (meant or (one and _format(one) and _exists(one))):
+        return None
+    if one is None:
+        raise typer.BadParameter("give one file, or - for standard input", param_hint="TEXTS")
+    if one != "-" and not _exists(one):
+        raise typer.BadParameter(f"there is no file {one}", param_hint="TEXTS")
+    source_format = source_format or _format(one)
+    if source_format is None:
+        raise typer.BadParameter(f"the name {one} does not tell a format: give it", param_hint="--format")
+    target = None if output in (None, "-") else output
+    target_format = target_format or (_format(target) if target else source_format)
+    if target_format is None:
+        raise typer.BadParameter(f"the name {target} does not tell a format: give it", param_hint="--output-format")
+    if target is None and target_format == "parquet" and sys.stdout.isatty():
+        raise typer.BadParameter("Parquet is nothing for a terminal: name a file", param_hint="--output")
+    return Job(
+        source=None if one == "-" else Path(one),
+        source_format=source_format,
+        target=Path(target) if target else None,
+        target_format=target_format,
+        column="text" if column is None else column,
+        resume=resume,
+        overwrite=overwrite,
+    )
+
+
+def _format(name: str) -> Format | None:
+    return FORMATS.get(Path(name).suffix.lower())
+
+
+def _exists(name: str) -> bool:
+    try:
+        path = Path(name)
+        return path.exists() and not path.is_dir()
+    except (OSError, ValueError):  # a text, too long for a name or with a NUL in it
+        return False
+
+
+def _run(job: Job, operation: operations.Operation) -> None:
+    """Answer a file and say how it went. Exit status: 1 a row failed, 2 nothing was written, 130 interrupted."""
+    try:
+        with _progress() as progress:
+            summary = run(job, operation, progress)
+    except KeyboardInterrupt:
+        _say(f"interrupted; {_kept(job)}")
+        raise typer.Exit(130) from None
+    except RequestError as error:
+        _say(error.message)
+        raise typer.Exit(2) from None
+    except BrokenPipeError:
+        raise  # whoever read the output has had enough: click ends the command in silence
+    except (ServiceError, OSError) as error:
+        _say(f"{error}; {_kept(job)}")
+        raise typer.Exit(2) from None
+    counts = summary.counts
+    labels = ", ".join(f"{label} {number}" for label, number in sorted(counts.labels.items()))
+    rate = summary.answered / max(summary.seconds, 1e-9)
+    _say(f"{counts.rows} rows, {counts.failed} failed, {rate:.0f} rows/s" + (f": {labels}" if labels else ""))
+    if counts.failed:
+        raise typer.Exit(1)
+
+
+def _kept(job: Job) -> str:
+    if job.target and (folder := partial_folder(job.target)).exists():
+        return f"what is done is kept in {folder}: the same command with --resume goes on"
+    return "nothing is kept"
+
+
+def _say(message: str) -> None:
+    typer.echo(f"sentiment: {message}", err=True)
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        """Rows a second, once there are some."""
+        return Text(f"{task.speed:.0f} rows/s" if task.speed else "")
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Tell of progress on standard error if it is a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with rich.progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("looking through the input", total=None)
+        yield lambda done, total: bar.update(task, description="rows", completed=done, total=total)
