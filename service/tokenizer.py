@@ -23,6 +23,7 @@ class Tokenizer:
             raise ArtifactError(f"{path.name} is not a tokenizer: {error}") from error
         self._rust.no_padding()
         self._rust.no_truncation()
+        self._rust.encode_special_tokens = True  # [SEP] in a text is what somebody wrote, not the end of it
         self._cleanup = tuple(cleanup)
         self.max_tokens = max_tokens
         if len(self._rust.encode("").ids) != 2:
