@@ -15,7 +15,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from models.checkpoint import Bert, Dense, Floats
+from models.checkpoint import Bert, Floats
 from models.graph import Graph, classify_graph, embed_graph
 from models.products import HEAD, Int8Matrix, float32
 
@@ -29,7 +29,7 @@ BLOCK = 128
 class Calibration:
     """Every encoder matrix by name, and its inputs: an array float32 [rows, in] for each text."""
 
-    matrices: dict[str, Dense] = field(default_factory=dict)
+    matrices: dict[str, Floats] = field(default_factory=dict)
     inputs: dict[str, list[Floats]] = field(default_factory=dict)
 
 
@@ -38,13 +38,13 @@ class _Recorder:
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
-        self.matrices: dict[str, Dense] = {}
+        self.matrices: dict[str, Floats] = {}
 
-    def __call__(self, graph: Graph, x: str, name: str, dense: Dense) -> str:
+    def __call__(self, graph: Graph, x: str, name: str, weight: Floats, bias: Floats | None) -> str:
         if name not in HEAD:
             self.values[name] = x
-            self.matrices[name] = dense
-        return float32(graph, x, name, dense)
+            self.matrices[name] = weight
+        return float32(graph, x, name, weight, bias)
 
 
 def calibrate(bert: Bert, texts: Sequence[Ids], tokenwise: int) -> Calibration:
@@ -71,10 +71,10 @@ def calibrate(bert: Bert, texts: Sequence[Ids], tokenwise: int) -> Calibration:
 def int8(calibration: Calibration, *, fitted: bool, bits: int = 8) -> dict[str, Int8Matrix]:
     """Quantize every matrix, per output channel: plainly, or smoothed and rounded by GPTQ."""
     found: dict[str, Int8Matrix] = {}
-    for name, dense in calibration.matrices.items():
+    for name, exact in calibration.matrices.items():
         inputs = calibration.inputs[name]
-        smoothing = _smoothing(dense.weight, inputs) if fitted else np.ones(len(dense.weight), np.float32)
-        weight = dense.weight * smoothing[:, None]
+        smoothing = _smoothing(exact, inputs) if fitted else np.ones(len(exact), np.float32)
+        weight = exact * smoothing[:, None]
         rows = np.concatenate(inputs) / smoothing
         scale = channel_scale(weight, bits)
         values = gptq(weight, scale, rows, bits) if fitted else round_to(weight, scale, bits)

@@ -15,10 +15,10 @@ Floats = NDArray[np.float32]
 
 
 class Dense(NamedTuple):
-    """y = x @ weight + bias: weight float32 [in, out], bias float32 [out] or none."""
+    """y = x @ weight + bias: weight float32 [in, out], bias float32 [out]."""
 
     weight: Floats
-    bias: Floats | None
+    bias: Floats
 
 
 class Norm(NamedTuple):
@@ -96,14 +96,13 @@ class Bert:
     def scaled(self, query: Dense) -> Dense:
         """A query's weights with the scaling of attention scores folded in."""
         factor = np.float32(self.head_size**-0.5)
-        assert query.bias is not None
         return Dense(query.weight * factor, query.bias * factor)
 
     def qkv(self, layer: Layer) -> Dense:
         """Query, key and value of a layer as one matrix [hidden, 3 * hidden], the query scaled."""
         parts = (self.scaled(layer.query), layer.key, layer.value)
-        biases = [part.bias for part in parts if part.bias is not None]
-        return Dense(np.concatenate([part.weight for part in parts], axis=1), np.concatenate(biases))
+        weight = np.concatenate([part.weight for part in parts], axis=1)
+        return Dense(weight, np.concatenate([part.bias for part in parts]))
 
 
 class _Weights:

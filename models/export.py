@@ -23,9 +23,7 @@ def export(checkpoint: Path, out: Path) -> None:
     """
     folder = out / FLOAT32
     bert = Bert.read(checkpoint)
-    storage.save(
-        folder, {CLASSIFY: classify_graph(bert, products.float32), EMBED: embed_graph(bert, products.float32)}
-    )
+    storage.save(folder, {CLASSIFY: classify_graph(bert, products.float32), EMBED: embed_graph(bert, products.float32)})
     (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     for name in ("config.json", "model.safetensors"):
         shutil.copyfile(checkpoint / name, folder / name)

@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from models.checkpoint import Bert, Dense, Layer, Norm
+from models.checkpoint import Bert, Floats, Layer, Norm
 
 MICROSOFT = "com.microsoft"
 OPSETS = {"": 23, MICROSOFT: 1}
@@ -30,7 +30,9 @@ class Graph:
         self._root.constants.setdefault(name, np.asarray(array, order="C"))
         return name
 
-    def nodes_of(self, op: str, *inputs: str, outputs: Sequence[str] | int = 1, domain: str = "", **attributes: Any) -> list[str]:
+    def nodes_of(
+        self, op: str, *inputs: str, outputs: Sequence[str] | int = 1, domain: str = "", **attributes: Any
+    ) -> list[str]:
         """Add a node with several outputs, named if names are given."""
         self._root._count += 1
         name = f"{op}_{self._root._count}"
@@ -67,9 +69,9 @@ class Graph:
 
 
 class Product(Protocol):
-    """A way to multiply by a weight matrix: x float32 [..., in] to float32 [..., out], the bias added."""
+    """A way to multiply x float32 [..., in] by weight float32 [in, out] and to add bias float32 [out] if there is one."""
 
-    def __call__(self, graph: Graph, x: str, name: str, dense: Dense) -> str:
+    def __call__(self, graph: Graph, x: str, name: str, weight: Floats, bias: Floats | None) -> str:
         """Add the nodes. `name` is the matrix's own, the same in every graph that has it."""
 
 
@@ -84,7 +86,7 @@ def classify_graph(bert: Bert, product: Product, *, half_words: bool = False) ->
         x = writer.layer(x, f"{index}", layer)
     writer.cls_layer(x, f"{len(bert.layers) - 1}.cls", bert.layers[-1])
     writer.head()
-    return writer.graph.model({"logits": bert.classifier.bias.size, "cls": bert.hidden_size})
+    return writer.graph.model({"logits": len(bert.labels), "cls": bert.hidden_size})
 
 
 def embed_graph(bert: Bert, product: Product, *, half_words: bool = False) -> onnx.ModelProto:
@@ -124,19 +126,21 @@ class _Writer:
     def layer(self, x: str, name: str, layer: Layer) -> str:
         """One encoder layer for every token."""
         graph = self.graph
-        packed = self.product(x, f"{name}.qkv", self.bert.qkv(layer))
+        packed = self.product(x, f"{name}.qkv", *self.bert.qkv(layer))
         q, k, v = graph.nodes_of("Split", packed, outputs=3, axis=-1, num_outputs=3)
         heads: dict[str, Any] = {"q_num_heads": self.bert.heads, "kv_num_heads": self.bert.heads, "scale": 1.0}
 
         def padded(branch: Graph) -> str:
             zeros = branch.node("Sub", "attention_mask", "attention_mask")
             rows = branch.node("Unsqueeze", zeros, branch.constant("axes_1_3", np.array([1, 3], np.int64)))
-            columns = branch.node("Unsqueeze", "attention_mask", branch.constant("axes_1_2", np.array([1, 2], np.int64)))
+            columns = branch.node(
+                "Unsqueeze", "attention_mask", branch.constant("axes_1_2", np.array([1, 2], np.int64))
+            )
             mask = branch.node("Cast", branch.node("Add", rows, columns), to=TensorProto.BOOL)
             return branch.node("Attention", q, k, v, mask, **heads)
 
         context = graph.choose(self._unpadded, lambda branch: branch.node("Attention", q, k, v, **heads), padded)
-        context = self.product(context, f"{name}.attention", layer.attention)
+        context = self.product(context, f"{name}.attention", *layer.attention)
         x = self._norm(graph.node("Add", context, x), f"{name}.attention", layer.attention_norm)
         return self._feed_forward(x, name, layer)
 
@@ -153,9 +157,9 @@ class _Writer:
         own = graph.constant("own_head", np.repeat(np.eye(bert.heads, dtype=np.float32), bert.head_size, axis=1))
         one = graph.constant("axis_1", np.array([1], np.int64))
 
-        query = self.product(cls, f"{name}.query", bert.scaled(layer.query))
+        query = self.product(cls, f"{name}.query", *bert.scaled(layer.query))
         query = graph.node("Mul", graph.node("Unsqueeze", query, one), own)
-        query = self.product(query, f"{name}.key", Dense(layer.key.weight.T, None))
+        query = self.product(query, f"{name}.key", layer.key.weight.T)
         scores = graph.node("FusedMatMul", query, x, domain=MICROSOFT, transB=1)
 
         def padded(branch: Graph) -> str:
@@ -164,18 +168,17 @@ class _Writer:
             return branch.node("Softmax", branch.node("Where", keep, scores, lowest), axis=-1)
 
         shares = graph.choose(self._unpadded, lambda branch: branch.node("Softmax", scores, axis=-1), padded)
-        context = self.product(graph.node("MatMul", shares, x), f"{name}.value", Dense(layer.value.weight, None))
+        context = self.product(graph.node("MatMul", shares, x), f"{name}.value", layer.value.weight)
         context = graph.node("ReduceSum", graph.node("Mul", context, own), one, keepdims=0)
         weight, bias = layer.attention
-        assert bias is not None and layer.value.bias is not None
-        context = self.product(context, f"{name}.attention", Dense(weight, bias + layer.value.bias @ weight))
+        context = self.product(context, f"{name}.attention", weight, bias + layer.value.bias @ weight)
         cls = self._norm(graph.node("Add", context, cls), f"{name}.attention", layer.attention_norm)
         return self._feed_forward(cls, name, layer, output="cls")
 
     def head(self) -> str:
         """Pooler, tanh and classifier on `cls`; `logits` [batch, labels]."""
-        pooled = self.graph.node("Tanh", self.product("cls", "pooler", self.bert.pooler))
-        return self.product(pooled, "classifier", self.bert.classifier, output="logits")
+        pooled = self.graph.node("Tanh", self.product("cls", "pooler", *self.bert.pooler))
+        return self.product(pooled, "classifier", *self.bert.classifier, output="logits")
 
     def mean(self, x: str) -> str:
         """`mean` [batch, hidden], as one matrix product with the mask over its sum."""
@@ -185,21 +188,19 @@ class _Writer:
         shares = graph.node("Div", mask, graph.node("ReduceSum", mask, one, keepdims=1))
         return graph.node("Squeeze", graph.node("MatMul", graph.node("Unsqueeze", shares, one), x), one, output="mean")
 
-    def product(self, x: str, name: str, dense: Dense, output: str | None = None) -> str:
+    def product(self, x: str, name: str, weight: Floats, bias: Floats | None = None, output: str | None = None) -> str:
         """Multiply in the way this graph was asked for."""
-        y = self._multiply(self.graph, x, name, dense)
+        y = self._multiply(self.graph, x, name, weight, bias)
         if output:
             self.graph.nodes[-1].output[0] = output
         return output or y
 
     def _feed_forward(self, x: str, name: str, layer: Layer, output: str | None = None) -> str:
-        inner = self.graph.node("Gelu", self.product(x, f"{name}.up", layer.up))
-        inner = self.product(inner, f"{name}.down", layer.down)
+        inner = self.graph.node("Gelu", self.product(x, f"{name}.up", *layer.up))
+        inner = self.product(inner, f"{name}.down", *layer.down)
         return self._norm(self.graph.node("Add", inner, x), f"{name}.output", layer.output_norm, output)
 
     def _norm(self, x: str, name: str, norm: Norm, output: str | None = None) -> str:
         scale = self.graph.constant(f"{name}.norm.scale", norm.scale)
         bias = self.graph.constant(f"{name}.norm.bias", norm.bias)
-        return self.graph.node(
-            "LayerNormalization", x, scale, bias, axis=-1, epsilon=self.bert.epsilon, output=output
-        )
+        return self.graph.node("LayerNormalization", x, scale, bias, axis=-1, epsilon=self.bert.epsilon, output=output)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.checkpoint import Dense, Floats
+from models.checkpoint import Floats
 from models.graph import MICROSOFT, Graph, Product
 
 HEAD = ("pooler", "classifier")
@@ -30,10 +30,10 @@ class Int8Matrix:
     high: float
 
 
-def float32(graph: Graph, x: str, name: str, dense: Dense) -> str:
+def float32(graph: Graph, x: str, name: str, weight: Floats, bias: Floats | None) -> str:
     """Exact: what the checkpoint computes."""
-    y = graph.node("MatMul", x, graph.constant(f"{name}.weight", dense.weight))
-    return y if dense.bias is None else graph.node("Add", y, graph.constant(f"{name}.bias", dense.bias))
+    y = graph.node("MatMul", x, graph.constant(f"{name}.weight", weight))
+    return y if bias is None else graph.node("Add", y, graph.constant(f"{name}.bias", bias))
 
 
 class DynamicInt8:
@@ -42,13 +42,13 @@ class DynamicInt8:
     def __init__(self, matrices: Mapping[str, Int8Matrix]) -> None:
         self._matrices = matrices
 
-    def __call__(self, graph: Graph, x: str, name: str, dense: Dense) -> str:
+    def __call__(self, graph: Graph, x: str, name: str, weight: Floats, bias: Floats | None) -> str:
         """Float32 for a matrix that was not quantized."""
         if name not in self._matrices:
-            return float32(graph, x, name, dense)
+            return float32(graph, x, name, weight, bias)
         matrix = self._matrices[name]
-        x, values, scale, bias = _operands(graph, x, name, matrix, dense)
-        return graph.node("DynamicQuantizeMatMul", x, values, scale, "", *bias, domain=MICROSOFT)
+        x, values, scale = _operands(graph, x, name, matrix)
+        return graph.node("DynamicQuantizeMatMul", x, values, scale, "", _optional(graph, name, bias), domain=MICROSOFT)
 
 
 class StaticInt8:
@@ -57,17 +57,27 @@ class StaticInt8:
     def __init__(self, matrices: Mapping[str, Int8Matrix]) -> None:
         self._matrices = matrices
 
-    def __call__(self, graph: Graph, x: str, name: str, dense: Dense) -> str:
+    def __call__(self, graph: Graph, x: str, name: str, weight: Floats, bias: Floats | None) -> str:
         """Float32 for a matrix that was not quantized."""
         if name not in self._matrices:
-            return float32(graph, x, name, dense)
+            return float32(graph, x, name, weight, bias)
         matrix = self._matrices[name]
-        x, values, scale, bias = _operands(graph, x, name, matrix, dense)
+        x, values, scale = _operands(graph, x, name, matrix)
         step = (matrix.high - matrix.low) / 255
         x_scale = graph.constant(f"{name}.input_scale", np.array(step, np.float32))
         x_zero = graph.constant(f"{name}.input_zero", np.array(round(-matrix.low / step), np.uint8))
         x = graph.node("QuantizeLinear", x, x_scale, x_zero)
-        return graph.node("MatMulIntegerToFloat", x, values, x_scale, scale, x_zero, "", *bias, domain=MICROSOFT)
+        return graph.node(
+            "MatMulIntegerToFloat",
+            x,
+            values,
+            x_scale,
+            scale,
+            x_zero,
+            "",
+            _optional(graph, name, bias),
+            domain=MICROSOFT,
+        )
 
 
 class Blocks8Bit:
@@ -76,22 +86,24 @@ class Blocks8Bit:
     def __init__(self, block: int) -> None:
         self._block = block
 
-    def __call__(self, graph: Graph, x: str, name: str, dense: Dense) -> str:
+    def __call__(self, graph: Graph, x: str, name: str, weight: Floats, bias: Floats | None) -> str:
         """Float32 for the head, and for a matrix that does not divide into blocks."""
-        rows, columns = dense.weight.shape
+        rows, columns = weight.shape
         if name in HEAD or rows % self._block:
-            return float32(graph, x, name, dense)
-        blocks = dense.weight.T.reshape(columns, rows // self._block, self._block)
-        scale = _nonzero(np.abs(blocks).max(axis=2) / 127)
+            return float32(graph, x, name, weight, bias)
+        blocks = weight.T.reshape(columns, rows // self._block, self._block)
+        scale = np.abs(blocks).max(axis=2) / 127
+        scale[scale == 0] = 1
         values = np.clip(np.rint(blocks / scale[..., None]), -127, 127) + 128
-        bias = () if dense.bias is None else (graph.constant(f"{name}.bias", dense.bias),)
         sizes: dict[str, Any] = {"K": rows, "N": columns, "bits": 8, "block_size": self._block, "accuracy_level": 4}
         return graph.node(
             "MatMulNBits",
             x,
             graph.constant(f"{name}.values", values.astype(np.uint8)),
             graph.constant(f"{name}.scale", scale.astype(np.float32)),
-            *(("", "", *bias) if bias else ()),
+            "",
+            "",
+            _optional(graph, name, bias),
             domain=MICROSOFT,
             **sizes,
         )
@@ -103,18 +115,19 @@ class Either:
     def __init__(self, words: tuple[str, ...], chosen: Product, otherwise: Product) -> None:
         self._words, self._chosen, self._otherwise = words, chosen, otherwise
 
-    def __call__(self, graph: Graph, x: str, name: str, dense: Dense) -> str:
+    def __call__(self, graph: Graph, x: str, name: str, weight: Floats, bias: Floats | None) -> str:
         """As the way chosen for this name."""
-        return (self._chosen if name.endswith(self._words) else self._otherwise)(graph, x, name, dense)
+        return (self._chosen if name.endswith(self._words) else self._otherwise)(graph, x, name, weight, bias)
 
 
-def _operands(graph: Graph, x: str, name: str, matrix: Int8Matrix, dense: Dense) -> tuple[str, str, str, tuple[str, ...]]:
+def _operands(graph: Graph, x: str, name: str, matrix: Int8Matrix) -> tuple[str, str, str]:
+    """The input, smoothed if need be, and the names of the matrix's values and scale."""
     if (matrix.smoothing != 1).any():
         x = graph.node("Mul", x, graph.constant(f"{name}.smoothing", 1 / matrix.smoothing))
     values = graph.constant(f"{name}.values", matrix.values)
-    scale = graph.constant(f"{name}.scale", matrix.scale)
-    return x, values, scale, () if dense.bias is None else (graph.constant(f"{name}.bias", dense.bias),)
+    return x, values, graph.constant(f"{name}.scale", matrix.scale)
 
 
-def _nonzero(scale: Floats) -> Floats:
-    return np.where(scale == 0, np.float32(1), scale).astype(np.float32)
+def _optional(graph: Graph, name: str, bias: Floats | None) -> str:
+    """A bias as the last input of a node: the empty name stands for none."""
+    return "" if bias is None else graph.constant(f"{name}.bias", bias)
