@@ -51,6 +51,7 @@ class _Work:
     task: Task
     parent: _Pending
     index: int
+    queued: float
 
 
 @dataclass(slots=True)
@@ -66,7 +67,6 @@ class _Pending:
 @dataclass(slots=True, eq=False)
 class _Request:
     future: Future[list[Any]]
-    admitted: float
     waiting: deque[_Work] = field(default_factory=deque)
 
 
@@ -120,7 +120,7 @@ class Scheduler:
         if not tasks:
             raise ValueError("a request has at least one task")
         future: Future[list[Any]] = Future()
-        request = _Request(future, time.monotonic())
+        request = _Request(future)
         whole = _Pending(request, [None] * len(tasks), len(tasks), lambda outcomes: _resolve(future, outcomes))
         with self._lock:
             if not self.accepting:
@@ -132,7 +132,7 @@ class Scheduler:
                     f"{self._waiting} texts are waiting and {self.capacity} may: {len(tasks)} more do not fit",
                     retry_after=self._seconds_until_room(len(tasks)),
                 )
-            self._enqueue([_Work(task, whole, index) for index, task in enumerate(tasks)])
+            self._enqueue(whole, tasks)
         future.add_done_callback(lambda done: self._discard(request) if done.cancelled() else None)
         return future
 
@@ -158,14 +158,15 @@ class Scheduler:
         excess = min(self.capacity, self._waiting + tasks - self.capacity)
         return max(1, math.ceil(excess * self._mean_seconds / max(1, self.alive)))
 
-    def _enqueue(self, works: list[_Work]) -> None:
-        """Put works of one request before what it has waiting, and give it turns. Called with the lock held."""
-        request = works[0].parent.request
-        if not request.waiting:
-            self._turns.append(request)
-        request.waiting.extendleft(reversed(works))
-        self._waiting += len(works)
-        self._work_waits.notify(len(works))
+    def _enqueue(self, parent: _Pending, tasks: Sequence[Task]) -> None:
+        """Put tasks before what their request has waiting, and give it turns. Called with the lock held."""
+        now = time.monotonic()
+        waiting = parent.request.waiting
+        if not waiting:
+            self._turns.append(parent.request)
+        waiting.extendleft(reversed([_Work(task, parent, index, now) for index, task in enumerate(tasks)]))
+        self._waiting += len(tasks)
+        self._work_waits.notify(len(tasks))
 
     def _take(self) -> _Work | None:
         """The next request's next task; None when the workers are to end. Waits without polling."""
@@ -214,7 +215,7 @@ class Scheduler:
 
     def _run(self, work: _Work) -> None:
         began = time.monotonic()
-        self._metrics.queue_seconds.observe(began - work.parent.request.admitted)
+        self._metrics.queue_seconds.observe(began - work.queued)
         try:
             self._answer(work, work.task)
         finally:
@@ -271,7 +272,7 @@ class Scheduler:
         parts = _Pending(request, [None] * len(split.parts), len(split.parts), finish)
         with self._lock:
             if not (self._stopping or request.future.done()):
-                self._enqueue([_Work(task, parts, index) for index, task in enumerate(split.parts)])
+                self._enqueue(parts, split.parts)
                 return
         _fail(request.future)
 

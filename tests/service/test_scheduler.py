@@ -412,6 +412,21 @@ def test_parts_do_not_pile_up(start: Start) -> None:
     assert max(depth or 0 for depth in depths) <= 20 + 10
 
 
+def test_a_part_waits_from_when_its_text_was_split(
+    start: Start, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("service.scheduler.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def read_for_long() -> Split:
+        now[0] += 60.0
+        return Split([lambda: "a", lambda: "b"], add)
+
+    assert start().submit([read_for_long]).result(GUARD) == ["a+b"]
+    assert read(metrics, "queue_seconds_count") == 3
+    assert read(metrics, "queue_seconds_sum") == 0
+
+
 def test_a_failing_part_fails_its_text_alone(start: Start) -> None:
     scheduler = start()
     joined = Journal()

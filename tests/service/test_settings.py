@@ -79,6 +79,9 @@ def test_variables_without_the_prefix_are_not_read(monkeypatch: pytest.MonkeyPat
         ("queue", "0"),
         ("max_texts", "0"),
         ("max_characters", "0"),
+        ("max_windows", "0"),
+        ("max_sentences", "0"),
+        ("max_words", "0"),
         ("max_body_bytes", "0"),
         ("request_timeout", "0"),
         ("request_timeout", "nan"),
@@ -108,6 +111,14 @@ def test_a_full_request_has_to_fit_the_queue() -> None:
     assert Settings(max_texts=10, queue=10).queue == 10
     with pytest.raises(ValidationError, match="max_texts is 11 and queue 10: a full request would never fit"):
         Settings(max_texts=11, queue=10)
+
+
+def test_every_limit_is_a_setting_of_its_own() -> None:
+    limits = {
+        name.removeprefix("max_"): 2 + index for index, name in enumerate(Settings.model_fields) if "max_" in name
+    }
+    settings = Settings(**{f"max_{name}": value for name, value in limits.items()})  # type: ignore[arg-type]
+    assert settings.limits == {name: value for name, value in limits.items() if name != "body_bytes"}
 
 
 def test_settings_do_not_change_and_have_no_others() -> None:
