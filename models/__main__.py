@@ -1,4 +1,4 @@
-"""How a model is made, step by step: finetune, export, quantize, verify."""
+"""How a model is made, step by step: templates, finetune, label, export, quantize, verify."""
 
 from __future__ import annotations
 
@@ -14,6 +14,75 @@ Checkpoint = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="
 Data = Annotated[Path, typer.Option(exists=True, file_okay=False, help="The folder with the data files.")]
 Way = Annotated[str | None, typer.Option(help="Take this way instead of the fastest within the bounds.")]
 Seed = Annotated[int, typer.Option(help="Decides which training texts calibrate.")]
+
+Train = Annotated[
+    list[str],
+    typer.Option(help="Training file: PATH[,weight=F][,take=N][,phrases=N][,neutral_phrases=N]. May be repeated."),
+]
+MixSeed = Annotated[int, typer.Option(help="Decides what is drawn from the files, and every other random choice.")]
+
+
+@app.command()
+def templates(
+    out: Annotated[Path, typer.Option(help="TSV file to write.")],
+    each: Annotated[int, typer.Option(min=1, help="Texts of each template, at most.")] = 120,
+    seed: MixSeed = 0,
+) -> None:
+    """Write short labelled texts made from templates."""
+    from models.templates import write
+
+    typer.echo(f"{write(out, each, seed)} texts")
+
+
+@app.command()
+def finetune(
+    start: Annotated[str, typer.Option(help="Hugging Face folder or id to start from.")],
+    train: Train,
+    dev: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder of the dev sets.")],
+    out: Annotated[Path, typer.Option(help="Checkpoint folder to write.")],
+    teacher: Annotated[Path | None, typer.Option(help="Labels of a teacher, as `label` writes them.")] = None,
+    epochs: Annotated[int, typer.Option(min=1)] = 2,
+    batch: Annotated[int, typer.Option(min=1, help="Texts in one step.")] = 64,
+    rate: Annotated[float, typer.Option(help="Learning rate at its height.")] = 6e-5,
+    dropout: float = 0.1,
+    max_tokens: Annotated[int, typer.Option(help="Longer training texts are cut.")] = 128,
+    keep_embedding: Annotated[
+        float, typer.Option(help="Weight of staying close to the mean vectors at the start.")
+    ] = 0,
+    teacher_share: Annotated[float, typer.Option(min=0, max=1, help="Share of the teacher against the labels.")] = 0.5,
+    seed: MixSeed = 0,
+) -> None:
+    """Fine-tune an encoder with a head on [CLS], evaluating on the dev sets after each epoch."""
+    from models import data
+    from models.finetune import Recipe, finetune
+
+    recipe = Recipe(
+        epochs=epochs,
+        batch=batch,
+        rate=rate,
+        dropout=dropout,
+        max_tokens=max_tokens,
+        keep_embedding=keep_embedding,
+        teacher_share=teacher_share if teacher else 0.0,
+        seed=seed,
+    )
+    finetune(start, data.mix([data.Source.parse(one) for one in train], seed), dev, out, recipe, teacher)
+
+
+@app.command()
+def label(
+    checkpoint: Checkpoint,
+    train: Train,
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    max_tokens: Annotated[int, typer.Option(help="Longer texts are cut.")] = 128,
+    seed: MixSeed = 0,
+) -> None:
+    """Write a fine-tuned model's logits for every training text, for a smaller model to learn from."""
+    from models import data
+    from models.finetune import label
+
+    examples = data.mix([data.Source.parse(one) for one in train], seed)
+    label(str(checkpoint), [example.text for example in examples], out, max_tokens)
 
 
 @app.command()

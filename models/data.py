@@ -15,7 +15,7 @@ from typing import Any
 LABELS = ("negative", "neutral", "positive")
 Target = tuple[float, float, float]
 
-_HARD: dict[str, Target] = {
+HARD: dict[str, Target] = {
     "negative": (1.0, 0.0, 0.0),
     "neutral": (0.0, 1.0, 0.0),
     "positive": (0.0, 0.0, 1.0),
@@ -93,7 +93,7 @@ def _example(path: Path, number: int, row: dict[str, Any]) -> Example:
         valence = _rating(path, number, row["valence"])
         return Example(text, _target_of_rating(valence), valence)
     label = str(row.get("label", ""))
-    target = _HARD.get({"0": "negative", "1": "positive"}.get(label, label))
+    target = HARD.get({"0": "negative", "1": "positive"}.get(label, label))
     if target is None:
         raise ValueError(f"{path}, row {number}: label {label!r}; use {', '.join(LABELS)}, or 0 and 1")
     return Example(text, target)
@@ -123,8 +123,8 @@ def _trees(path: Path) -> Iterator[Example]:
                 *phrases, sentence = _phrases(line)
             except (IndexError, ValueError):
                 raise ValueError(f"{path}, line {number}: not a bracketed tree with labels 0 to 4") from None
-            yield from (Example(text, _HARD[_TREE_CLASSES[label]], whole=False) for label, text in phrases)
-            yield Example(sentence[1], _HARD[_TREE_CLASSES[sentence[0]]])
+            yield from (Example(text, HARD[_TREE_CLASSES[label]], whole=False) for label, text in phrases)
+            yield Example(sentence[1], HARD[_TREE_CLASSES[sentence[0]]])
 
 
 def _phrases(tree: str) -> Iterator[tuple[int, str]]:
@@ -218,8 +218,8 @@ def mix(sources: Sequence[Source], seed: int) -> list[Example]:
 
 def _draw_phrases(examples: list[Example], source: Source, rng: random.Random) -> list[Example]:
     whole = [e for e in examples if e.whole]
-    neutral = [e for e in examples if not e.whole and e.target == _HARD["neutral"]]
-    opinion = [e for e in examples if not e.whole and e.target != _HARD["neutral"]]
+    neutral = [e for e in examples if not e.whole and e.target == HARD["neutral"]]
+    opinion = [e for e in examples if not e.whole and e.target != HARD["neutral"]]
     return whole + _sample(opinion, source.phrases, rng) + _sample(neutral, source.neutral_phrases, rng)
 
 
