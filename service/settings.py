@@ -33,6 +33,7 @@ class Settings(BaseSettings):
         30.0, gt=0, description="Seconds a request may take; past it 504, and what has not run is dropped."
     )
     grace_period: int = Field(30, ge=0, description="Seconds after SIGTERM in which what was admitted is answered.")
+    page: bool = Field(True, description="Serve the playground, a page to try the service on, at /.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe events logged.")
     log_format: Literal["json", "console"] = Field("json", description="Form of the log lines.")
 
