@@ -11,6 +11,7 @@ from fastapi_offline import FastAPIOffline
 
 from service import __version__
 from service.api import errors
+from service.api.compat import ROUTERS
 from service.api.middleware import BodyLimit, Observe
 from service.api.routes import router
 from service.api.state import State
@@ -65,7 +66,8 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.state.request_timeout = settings.request_timeout
-    app.include_router(router)
+    for routes in (router, *ROUTERS):
+        app.include_router(routes)
     errors.install(app)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES)

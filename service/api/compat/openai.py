@@ -1,0 +1,159 @@
+"""OpenAI's embeddings and list of models, for its client and the many that speak like it: base URL /v1."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from service.api.compat.base import PeerRoute, UnknownModelError, failures, reply, rows, vectors, whole
+from service.api.errors import MalformedError, MediaTypeError
+from service.api.guards import answer
+from service.api.routes import Deadline, Service
+from service.api.schemas import Inputs
+from service.errors import InputError, RequestError, ServiceError
+from service.inference import Inference, Pool
+
+
+class Problem(TypedDict):
+    """What went wrong: a sentence, the kind of error, the parameter at fault and a stable code."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class Failure(TypedDict):
+    """The one shape of every error."""
+
+    error: Problem
+
+
+class OpenAIRoute(PeerRoute):
+    """Failures as OpenAI's client reads them: what the caller did wrong is a 400."""
+
+    statuses = PeerRoute.statuses | dict.fromkeys(
+        (InputError, RequestError, MalformedError, MediaTypeError), HTTPStatus.BAD_REQUEST
+    )
+
+    @classmethod
+    def body(cls, error: ServiceError) -> Mapping[str, object]:
+        """The error object."""
+        status = cls.status(error)
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            kind = "rate_limit_error"
+        param = "input" if error.param == "inputs" else error.param
+        return Failure(error={"message": error.message, "type": kind, "param": param, "code": error.code})
+
+
+class EmbeddingsRequest(BaseModel):
+    """Texts to embed. Token ids are refused: they are of another tokenizer's making."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[str, Field(description="The model's name, with `:cls` after it for the other pool.")]
+    input: Inputs
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int | None, Field(strict=True, description="Keep the first so many values.")] = None
+    user: Annotated[str | None, Field(description="Taken and not used.")] = None
+
+
+class EmbeddingObject(TypedDict):
+    """One text's vector: numbers, or little-endian float32 in base64."""
+
+    object: str
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingsUsage(TypedDict):
+    """Tokens read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(TypedDict):
+    """The vectors, in the order of the texts."""
+
+    object: str
+    model: str
+    data: list[EmbeddingObject]
+    usage: EmbeddingsUsage
+
+
+class Model(TypedDict):
+    """A model's name; when it was made is not known."""
+
+    id: str
+    object: str
+    created: int
+    owned_by: str
+
+
+class ModelList(TypedDict):
+    """The models there are."""
+
+    object: str
+    data: list[Model]
+
+
+router = APIRouter(prefix="/v1", route_class=OpenAIRoute, tags=["OpenAI"], responses=failures(Failure))
+
+
+@router.post("/embeddings", response_model=EmbeddingsResponse)
+async def embeddings(request: Request, body: EmbeddingsRequest, service: Service, seconds: Deadline) -> Response:
+    """Turn each text into a vector of unit length; a text longer than the model reads is read in windows."""
+    inference = service.inference
+    pool = _known(inference, body.model)
+    work = inference.embed(body.input, pool, normalize=True, dimensions=body.dimensions)
+    answers = whole(request, await answer(request, work, seconds))
+    found = vectors(answers)
+    values: list[str | list[float]] = [*rows(found, 7)]
+    if body.encoding_format == "base64":
+        values = [b64encode(row).decode() for row in found.astype("<f4")]
+    tokens = sum(one.tokens for one in answers)
+    content: EmbeddingsResponse = {
+        "object": "list",
+        "model": body.model,
+        "data": [{"object": "embedding", "index": index, "embedding": value} for index, value in enumerate(values)],
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+    return reply(content)
+
+
+@router.get("/models")
+async def models(service: Service) -> ModelList:
+    """The model once for each way of pooling."""
+    return {"object": "list", "data": [_model(name) for name in _pools(service.inference)]}
+
+
+@router.get("/models/{model}")
+async def model(model: str, service: Service) -> Model:
+    """The model of that name."""
+    _known(service.inference, model)
+    return _model(model)
+
+
+def _pools(inference: Inference) -> dict[str, Pool]:
+    """Who embeds through this door wants sentences compared: the mean, unless the name asks for [CLS]."""
+    name = inference.manifest.name
+    return {name: "mean", f"{name}:mean": "mean", f"{name}:cls": "cls"}
+
+
+def _known(inference: Inference, model: str) -> Pool:
+    pools = _pools(inference)
+    if model not in pools:
+        raise UnknownModelError(model, list(pools))
+    return pools[model]
+
+
+def _model(name: str) -> Model:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "sentiment-service"}
