@@ -24,6 +24,7 @@ from models.data import LABELS, Example
 from service.cleaning import STEPS, clean
 
 GROUPS_OF_BATCHES = 50
+TOKENS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Finetuned:
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         logits = torch.empty(len(ids), len(LABELS))
         pooled = torch.empty(len(ids), self.model.config.hidden_size)
-        for chunk in (order[i : i + 64] for i in range(0, len(order), 64)):
+        for chunk in _chunks(order, [len(one) for one in ids]):
             logits[chunk], pooled[chunk] = self.forward([ids[i] for i in chunk])
         return logits.numpy(), pooled.numpy()
 
@@ -112,6 +113,18 @@ def batches(lengths: Sequence[int], size: int, rng: random.Random) -> list[list[
         found += (ordered[i : i + size] for i in range(0, len(ordered), size))
     rng.shuffle(found)
     return found
+
+
+def _chunks(order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Indices in order of length, in chunks of at most `TOKENS_AT_ONCE` tokens with their padding."""
+    chunk: list[int] = []
+    for index in order:
+        if chunk and (len(chunk) + 1) * lengths[index] > TOKENS_AT_ONCE:
+            yield chunk
+            chunk = []
+        chunk.append(index)
+    if chunk:
+        yield chunk
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
