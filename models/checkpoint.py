@@ -44,7 +44,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Bert:
-    """A BERT encoder with a classification head: words float32 [vocabulary, hidden], positions float32 [max, hidden]."""
+    """A BERT encoder with a classification head.
+
+    Words are float32 [vocabulary, hidden]; positions float32 [max_tokens, hidden], the one token type added in.
+    """
 
     words: Floats
     positions: Floats

@@ -69,7 +69,7 @@ class Graph:
 
 
 class Product(Protocol):
-    """A way to multiply x float32 [..., in] by weight float32 [in, out] and to add bias float32 [out] if there is one."""
+    """A way to multiply x float32 [..., in] by weight float32 [in, out] and add bias float32 [out] if there is one."""
 
     def __call__(self, graph: Graph, x: str, name: str, weight: Floats, bias: Floats | None) -> str:
         """Add the nodes. `name` is the matrix's own, the same in every graph that has it."""

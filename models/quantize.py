@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,10 @@ CALIBRATION_FILES = (
     "rated_editorial_snippets_train.tsv",
     "product_reviews_train.tsv",
 )
-CALIBRATION_TEXTS = 2000
-TOKENWISE_TEXTS = 400
+CALIBRATION_TEXTS = 1200
+TOKENWISE_TEXTS = 300
+WIDENING_TEXTS = 100
+COPIES = 32
 LENGTHS = (8, 25, 64, 200, 512)
 ROUNDS = 20
 ALIKE = 1.03
@@ -42,22 +44,23 @@ TABLE = "quantization"
 
 
 Row = dict[str, Any]
+Way = tuple[Bert, Product]
 
 
-def ways(bert: Bert, tokenizer: Tokenizer, folder: Path, seed: int) -> dict[str, Product]:
-    """Every way to multiply, by the name it has in tables and manifests; int8 is calibrated on training texts."""
-    seen = calibration.calibrate(bert, _calibration_texts(tokenizer, folder, seed), TOKENWISE_TEXTS)
-    plain = calibration.int8(seen, fitted=False)
+def ways(bert: Bert, texts: Sequence[Ids]) -> dict[str, Way]:
+    """Every way to store and multiply, by the name it has in tables and manifests; int8 is calibrated on the texts."""
+    wide = calibration.widen(bert, texts[:WIDENING_TEXTS], COPIES)
+    seen = calibration.calibrate(wide, texts, TOKENWISE_TEXTS)
     fitted = calibration.int8(seen, fitted=True)
     return {
-        EXACT: float32,
-        "int8-dynamic": DynamicInt8(plain),
-        "int8-dynamic-7bit": DynamicInt8(calibration.int8(seen, fitted=False, bits=7)),
-        "int8-dynamic-fitted": DynamicInt8(fitted),
-        "int8-static-fitted": StaticInt8(fitted),
-        "int8-dynamic-fitted-down-blocks128": Either((".down",), Blocks8Bit(128), DynamicInt8(fitted)),
-        "blocks128": Blocks8Bit(128),
-        "blocks32": Blocks8Bit(32),
+        EXACT: (bert, float32),
+        "int8-dynamic": (wide, DynamicInt8(calibration.int8(seen, fitted=False))),
+        "int8-dynamic-fitted": (wide, DynamicInt8(fitted)),
+        "int8-dynamic-fitted-7bit": (wide, DynamicInt8(calibration.int8(seen, fitted=True, bits=7))),
+        "int8-static-fitted": (wide, StaticInt8(fitted)),
+        "int8-dynamic-fitted-down-blocks32": (wide, Either((".down",), Blocks8Bit(32), DynamicInt8(fitted))),
+        "blocks128": (bert, Blocks8Bit(128)),
+        "blocks32": (bert, Blocks8Bit(32)),
     }
 
 
@@ -81,25 +84,25 @@ def quantize(
     tokenizer = Tokenizer(out / "tokenizer.json", manifest.max_tokens, manifest.cleanup)
     sets = DevSets.read(folder, rated=False)
     console.print("calibrating")
-    products = ways(bert, tokenizer, folder, seed)
-    folders = {name: work / name for name in products}
+    found = ways(bert, _calibration_texts(tokenizer, folder, seed))
+    folders = {name: work / name for name in found}
     answers: dict[str, Answers] = {}
     for name, place in folders.items():
         console.print(f"answering the dev sets: {name}")
-        _write(place, bert, products[name], products[name], half_words=name != EXACT)
+        _write(place, found[name], found[name], half_words=name != EXACT)
         answers[name] = evaluation.answer(Served(Engine(Artifact(place, manifest))), tokenizer, sets)
     times = {
         graph: _times({name: place / graph for name, place in folders.items()}, bert) for graph in (CLASSIFY, EMBED)
     }
     rows = {
         name: _row(answers[name], answers[EXACT], sets, {graph: times[graph][name] for graph in times})
-        for name in products
+        for name in found
     }
     _relate(rows)
     chosen = Quantization(
         classify=classify or choose(rows, "classify", bounds), embed=embed or choose(rows, "embed", bounds)
     )
-    _write(out, bert, products[chosen.classify], products[chosen.embed], half_words=True)
+    _write(out, found[chosen.classify], found[chosen.embed], half_words=True)
     write(out, manifest.model_copy(update={"quantization": chosen, "files": checksums(out), "bounds": dict(bounds)}))
     text = table(rows, chosen)
     (work / f"{TABLE}.json").write_text(
@@ -161,10 +164,10 @@ def _calibration_texts(tokenizer: Tokenizer, folder: Path, seed: int) -> list[Id
     return found
 
 
-def _write(folder: Path, bert: Bert, classify: Product, embed: Product, *, half_words: bool) -> None:
+def _write(folder: Path, classify: Way, embed: Way, *, half_words: bool) -> None:
     graphs = {
-        CLASSIFY: classify_graph(bert, classify, half_words=half_words),
-        EMBED: embed_graph(bert, embed, half_words=half_words),
+        CLASSIFY: classify_graph(*classify, half_words=half_words),
+        EMBED: embed_graph(*embed, half_words=half_words),
     }
     storage.save(folder, graphs)
 

@@ -89,7 +89,7 @@ class Artifact:
 
     def path(self, name: str) -> Path:
         """Where a file of the model is. Raises ArtifactError for a name that leads out of the folder."""
-        if Path(name).name != name:
+        if Path(name).name != name or name in {"", ".."}:
             raise ArtifactError(f"{self.folder / MANIFEST} names {name!r}, which is not a file of its own folder")
         return self.folder / name
 

@@ -1,0 +1,135 @@
+"""Token ids to numbers: the same for the same ids whoever else is running, finite, or an error."""
+
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+from service.artifact import Artifact
+from service.engine import SLOWER, Engine, saturates, session
+from service.errors import ArtifactError, EngineError
+from service.tokenizer import Tokenizer
+
+TINY = Path(__file__).parents[1] / "tiny"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(Artifact.open(TINY))
+
+
+def some_ids(length: int, seed: int = 0) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).integers(5, 100, length)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 17, 64])
+def test_shapes_and_types(engine: Engine, length: int) -> None:
+    output = engine.classify(some_ids(length))
+    mean = engine.embed(some_ids(length))
+    assert (output.logits.shape, output.cls.shape, mean.shape) == ((3,), (32,), (32,))
+    assert {output.logits.dtype, output.cls.dtype, mean.dtype} == {np.dtype(np.float32)}
+
+
+def test_answers_the_golden_texts(engine: Engine) -> None:
+    manifest = Artifact.open(TINY).manifest
+    tokenizer = Tokenizer(TINY / "tokenizer.json", manifest.max_tokens, manifest.cleanup)
+    for golden in manifest.golden:
+        ids = tokenizer.read(golden.text).first().ids
+        np.testing.assert_allclose(engine.classify(ids).logits, golden.logits, atol=manifest.tolerance)
+        np.testing.assert_allclose(engine.embed(ids)[: len(golden.mean)], golden.mean, atol=manifest.tolerance)
+
+
+def test_same_ids_same_answer_bit_for_bit_under_load(engine: Engine) -> None:
+    texts = [some_ids(1 + seed % 64, seed) for seed in range(64)]
+
+    def answer(ids: NDArray[np.int64]) -> bytes:
+        output = engine.classify(ids)
+        return output.logits.tobytes() + output.cls.tobytes() + engine.embed(ids).tobytes()
+
+    alone = [answer(ids) for ids in texts]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(answer, texts * 4))
+    assert together == alone * 4
+
+
+def test_too_many_tokens_fail_as_an_engine_error(engine: Engine) -> None:
+    with pytest.raises(EngineError, match="the run failed"):
+        engine.classify(some_ids(65))
+
+
+def test_an_id_out_of_the_vocabulary_fails_and_the_next_run_works(engine: Engine) -> None:
+    with pytest.raises(EngineError, match="the run failed"):
+        engine.embed(np.array([10**6]))
+    assert np.isfinite(engine.embed(some_ids(4))).all()
+
+
+def test_a_value_that_is_not_finite_is_an_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def run(self, outputs: list[str], feed: dict[str, Any]) -> list[NDArray[np.float32]]:
+            return [np.array([[np.nan, 0, 0]], np.float32) for _ in outputs]
+
+    monkeypatch.setattr(engine, "_classify", Broken())
+    with pytest.raises(EngineError, match="not finite"):
+        engine.classify(some_ids(4))
+
+
+def test_a_file_that_is_no_graph(tmp_path: Path) -> None:
+    shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "embed.onnx").write_bytes(b"not a graph")
+    with pytest.raises(ArtifactError, match=r"embed\.onnx is not a graph"):
+        Engine(Artifact(tmp_path, Artifact.open(TINY).manifest))
+
+
+def test_the_session_runs_the_graph_as_written(tmp_path: Path) -> None:
+    """ONNX Runtime fuses again when a session is made; the slow fusions stay off, and a new release adds none."""
+    options = session(TINY / "classify.onnx").get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (1, 1)
+    onnx = pytest.importorskip("onnx")
+    written = {node.op_type for node in onnx.load(TINY / "classify.onnx", load_external_data=False).graph.node}
+    assert {"LayerNormalization", "Add", "DynamicQuantizeMatMul", "Gelu"} <= written
+    optimized = tmp_path / "optimized.onnx"
+    options.optimized_model_filepath = str(optimized)
+    onnxruntime.InferenceSession(
+        TINY / "classify.onnx", options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER
+    )
+    run = {node.op_type for node in onnx.load(optimized, load_external_data=False).graph.node}
+    assert run - written <= {"Gemm", "FusedGemm"}  # the head: MatMul, Add and Tanh
+
+
+@pytest.mark.parametrize(
+    ("flags", "machine", "expected"),
+    [
+        ("flags : fpu avx2", "x86_64", True),
+        ("flags : fpu avx2 avx512_vnni", "x86_64", False),
+        ("flags : fpu avx2 avx_vnni", "AMD64", False),
+        (None, "x86_64", True),
+        (None, "aarch64", False),
+    ],
+)
+def test_where_products_may_overflow(tmp_path: Path, flags: str | None, machine: str, expected: bool) -> None:
+    if flags:
+        (tmp_path / "cpuinfo").write_text(flags, encoding="ascii")
+    assert saturates(tmp_path / "cpuinfo", machine) is expected
+
+
+def test_exact_products_give_the_same_answer(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU whose products may overflow, other kernels give what was measured."""
+    monkeypatch.setattr("service.engine.saturates", lambda: True)
+    careful = Engine(Artifact.open(TINY))
+    for length in (1, 9, 40):
+        ids = some_ids(length)
+        np.testing.assert_allclose(careful.classify(ids).logits, engine.classify(ids).logits, atol=1e-4)
+        np.testing.assert_allclose(careful.embed(ids), engine.embed(ids), atol=1e-4)
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = "import sys, service.engine; print(sorted({'torch', 'transformers', 'onnx', 'scipy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
