@@ -230,6 +230,24 @@ def test_an_answer_depends_neither_on_its_place_nor_on_its_neighbours(start: str
         assert np.allclose(alone_pooled[0], pooled[i], atol=1e-5)
 
 
+def test_texts_are_run_in_chunks_of_bounded_size(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Finetuned(start, 0.0)
+    sizes: list[int] = []
+    forward = model.forward
+
+    def spy(ids: Any) -> Any:
+        sizes.append(len(ids) * max(len(one) for one in ids))
+        return forward(ids)
+
+    monkeypatch.setattr(model, "forward", spy)
+    texts = ["good " * (1 + i % 40) for i in range(100)]
+    expected = model.predict(texts)[0]
+    monkeypatch.setattr(finetune, "TOKENS_AT_ONCE", 128)
+    sizes.clear()
+    assert np.allclose(model.predict(texts)[0], expected, atol=1e-5)
+    assert max(sizes) <= 128
+
+
 def test_the_pooled_vector_is_the_mean_of_the_tokens_that_are_no_padding(start: str) -> None:
     model = Finetuned(start, 0.0)
     model.model.eval()
