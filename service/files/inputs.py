@@ -123,7 +123,7 @@ def _header(head: bytes, form: Format) -> list[str]:
     """The names of the columns, from the first bytes of a file: all of them are to be read as texts."""
     if not head.strip(b"\r\n" + codecs.BOM_UTF8):
         raise RequestError("the input is empty: it has not even a header", code="bad_file")
-    return csv.open_csv(io.BytesIO(head), READ, _dialect(form, lambda _: "skip")).schema.names
+    return csv.open_csv(io.BytesIO(head + b"\n"), READ, _dialect(form, lambda _: "skip")).schema.names
 
 
 # The column that carries why a row could not be read, until its block is made. No header holds a NUL.
@@ -173,8 +173,8 @@ def _even(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         whole = pa.concat_tables(waiting)
         for start in range(0, rows - BLOCK + 1, BLOCK):
             yield whole.slice(start, BLOCK)
-        waiting = [whole.slice(rows - rows % BLOCK)]
         rows %= BLOCK
+        waiting = [whole.slice(len(whole) - rows)] if rows else []
     if rows:
         yield pa.concat_tables(waiting)
 
@@ -211,7 +211,7 @@ class Utf8(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._held = b""  # the beginning of a character whose end has not been read
         self._offset = 0
         self._last = b"\n"
 
@@ -220,29 +220,32 @@ class Utf8(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill as much of a buffer as there is."""
-        data = self._file.read(len(buffer))
-        self._check(data)
-        if not data and self._last != b"\n":
-            data = b"\n"  # a header alone would be no row to pyarrow
-        self._last = data[-1:] or self._last
-        buffer[: len(data)] = data
-        return len(data)
+        """Fill as much of a buffer, of 4 bytes or more, as there is."""
+        new = self._file.read(len(buffer) - len(self._held))
+        whole = self._whole(self._held + new, final=not new)
+        if not new and self._last != b"\n":
+            whole = b"\n"  # without it, a header alone would be no row to pyarrow
+        elif new and not whole:
+            return self.readinto(buffer)
+        self._last = whole[-1:] or self._last
+        buffer[: len(whole)] = whole
+        return len(whole)
 
-    def _check(self, data: bytes) -> None:
+    def _whole(self, data: bytes, *, final: bool) -> bytes:
+        """The whole characters that data begins with; the rest is held."""
         if not self._offset and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise RequestError(
                 "the input is UTF-16 by its byte order mark; convert it to UTF-8, as by iconv -f UTF-16 -t UTF-8",
                 code="not_utf8",
             )
-        pending = len(self._decoder.getstate()[0])
         try:
-            self._decoder.decode(data, final=not data)
+            _, length = codecs.utf_8_decode(data, "strict", final)
         except UnicodeDecodeError as error:
-            offset = self._offset - pending + error.start
             raise RequestError(
-                f"the input is not UTF-8: byte {offset} is 0x{error.object[error.start]:02X}; convert it first, "
-                "as by iconv -f WINDOWS-1252 -t UTF-8",
+                f"the input is not UTF-8: byte {self._offset + error.start} is 0x{data[error.start]:02X}; "
+                "convert it first, as by iconv -f WINDOWS-1252 -t UTF-8",
                 code="not_utf8",
             ) from None
-        self._offset += len(data)
+        self._offset += length
+        self._held = data[length:]
+        return data[:length]

@@ -72,7 +72,8 @@ class _Csv:
 
     def write(self, rows: Rows, answers: pa.Table) -> None:
         table = beside(as_table(rows, self._schema), answers)
-        csv.write_csv(as_texts(table), self._file, self._options)
+        # In one chunk: for one that is empty, pyarrow writes what its buffer happens to hold (apache/arrow#36889).
+        csv.write_csv(as_texts(table).combine_chunks(), self._file, self._options)
 
     def close(self) -> None:
         self._file.flush()

@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -101,22 +102,22 @@ def _write_parts(
     # An input without rows makes one part all the same: it holds the header.
     while (first := next(answered, None)) or not parts.done:
         counts = Counts()
-        with parts.add(counts) as file:
-            out = writer(file, job.target_format, schema, operation.schema, first=not parts.done)
-            group = chain([first], islice(answered, PART // BLOCK - 1)) if first else ()
+        group = chain([first], islice(answered, PART // BLOCK - 1)) if first else ()
+        with (
+            parts.add(counts) as file,
+            closing(writer(file, job.target_format, schema, operation.schema, first=not parts.done)) as out,
+        ):
             for block, answers, of_block in group:
                 out.write(block.rows, answers)
                 counts.add(of_block)
-            out.close()
 
 
 def _write_pipe(
     answered: Iterator[tuple[Block, pa.Table, Counts]], schema: pa.Schema | None, job: Job, operation: Operation
 ) -> None:
-    out = writer(sys.stdout.buffer, job.target_format, schema, operation.schema, first=True)
-    for block, answers, _ in answered:
-        out.write(block.rows, answers)
-    out.close()
+    with closing(writer(sys.stdout.buffer, job.target_format, schema, operation.schema, first=True)) as out:
+        for block, answers, _ in answered:
+            out.write(block.rows, answers)
 
 
 def _answered(blocks: Iterator[Block], operation: Operation, column: str) -> Iterator[tuple[Block, pa.Table]]:
