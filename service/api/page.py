@@ -20,7 +20,7 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""Named here and not asked of the platform, whose registry may call a script text/plain; nosniff would then block it."""
+"""Named here and not asked of the platform: its registry may call a script text/plain, which nosniff then blocks."""
 
 POLICY = "; ".join(
     (

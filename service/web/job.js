@@ -42,7 +42,7 @@ export class Job {
     this.status.replaceChildren();
     this.rate.textContent = "";
     const first = this.table.rows.slice(0, 3).map((row) => row[this.column.value]);
-    this.preview.textContent = first.map((text) => `“${text.length > 90 ? `${text.slice(0, 90)}…` : text}”`).join("  ");
+    this.preview.textContent = first.map((text) => `“${text.length > 90 ? `${text.slice(0, 90)}…` : text}”`).join(" · ");
     this.draw();
   }
 
@@ -76,6 +76,7 @@ export class Job {
   async label(signal) {
     const texts = this.table.rows.slice(this.results.length).map((row) => row[this.column.value]);
     const began = performance.now();
+    const passed = () => (performance.now() - began) / 1000;
     let done = 0;
     const waiting = (seconds) => {
       this.rate.textContent = `The service is busy. Trying again in ${seconds} s …`;
@@ -83,12 +84,13 @@ export class Job {
     for await (const results of labelled(texts, this.limits, signal, waiting)) {
       this.results.push(...results);
       done += results.length;
-      const rate = done / ((performance.now() - began) / 1000);
+      const rate = done / passed();
       const left = time((texts.length - done) / rate);
       this.bar.value = this.results.length;
       this.rate.textContent = `${number(this.results.length)} of ${rows(this.table.rows.length)} · ${rate.toFixed(0)} a second · ${left} left`;
       await pause(0, signal); // a stop is heard between two parts even if every answer is there at once
     }
+    this.rate.textContent = `${rows(done)} in ${time(passed())}`;
   }
 
   /** Shows how a run ended, `reason` if before its time, and what there is to download. */

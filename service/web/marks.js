@@ -5,6 +5,9 @@ import { element, glyph, percent, signed, tone } from "./dom.js";
 const NUMBERED = 0.03;
 /* Effects from here on have their number above the word: more numbers than these would hide the text. */
 
+const LONG = 24;
+/* Characters. A word with its number above it is kept on one line, which a longer one may not fit. */
+
 /** A text as nodes, with `mark(string, span)` for each span. Offsets count code points, as the service's do. */
 export function annotated(text, spans, mark) {
   const points = Array.from(text);
@@ -77,7 +80,7 @@ function word(string, effect, strength, label) {
   const side = effect >= 0 ? `for ${tone(label)}` : "against";
   const title = `${points(effect, 1)} points for ${label}`;
   const made =
-    Math.abs(effect) < NUMBERED
+    Math.abs(effect) < NUMBERED || string.length > LONG
       ? element("span", { class: `word ${side}`, title, text: string })
       : element("ruby", { class: `word ${side}`, title }, string, element("rt", { text: points(effect, 0) }));
   made.style.setProperty("--strength", Math.abs(strength));
