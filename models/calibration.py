@@ -25,7 +25,7 @@ from models.graph import Graph, classify_graph, embed_graph
 from models.products import HEAD, Int8Matrix, float32
 
 Ids = NDArray[np.int64]
-SEARCHED_TEXTS = 64
+SEARCHED_TEXTS = 32
 DAMPING = 0.01
 BLOCK = 128
 

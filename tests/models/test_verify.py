@@ -1,0 +1,91 @@
+"""A model's manifest says what was measured, and a broken bound is named."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx belongs to the training set: make test-models")
+pytest.importorskip("safetensors", reason="safetensors belongs to the training set: make test-models")
+pytest.importorskip("scipy", reason="SciPy belongs to the training set: make test-models")
+
+from typer.testing import CliRunner
+
+from models.__main__ import app
+from models.manifest import BOUNDS, broken
+from models.verify import fit_temperature, verify
+from service.artifact import Artifact
+
+TINY = Path(__file__).parents[1] / "tiny"
+
+
+@pytest.fixture(scope="module")
+def made(checkpoint: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder by the three commands, `verify` not yet run."""
+    out = tmp_path_factory.mktemp("made") / "model"
+    runner = CliRunner()
+    way = "int8-dynamic-fitted"
+    for command in (
+        ["export", str(checkpoint), "--out", str(out)],
+        ["quantize", str(out), "--data", str(data), "--classify", way, "--embed", way],
+    ):
+        result = runner.invoke(app, command)
+        assert result.exit_code == 0, result.output
+    return out
+
+
+def test_the_command_fails_naming_each_broken_bound(made: Path, checkpoint: Path, data: Path) -> None:
+    pytest.importorskip("torch")
+    result = CliRunner().invoke(app, ["verify", str(made), "--data", str(data), "--checkpoint", str(checkpoint)])
+    assert result.exit_code == 1
+    assert "broken: sst2 is " in result.output
+    assert "broken: export_difference" not in result.output
+    manifest = Artifact.open(made).manifest
+    assert manifest.bounds == BOUNDS
+    assert {"torch", "transformers", "onnxruntime"} <= set(manifest.versions)
+    assert 0 <= manifest.metrics["export_difference"] < 1e-4
+    assert manifest.metrics["cosine_worst"] > 0.99
+    assert {"sst2", "tweets_ece", "tweets_ece_raw", "rated_tweets_pearson", "megabytes"} <= set(manifest.metrics)
+
+
+def test_a_finished_model_is_checked_and_left_alone(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
+    before = (tmp_path / "manifest.json").read_bytes()
+    verdict = verify(tmp_path, data)
+    assert not verdict.broken
+    assert "agreement" not in verdict.metrics
+    assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+def test_a_golden_text_with_another_answer_is_named(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["golden"][1]["logits"][0] += 0.5
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    (problem,) = verify(tmp_path, data).broken
+    assert problem.startswith(f"golden text {manifest['golden'][1]['text']!r} is off by 0.5")
+
+
+def test_bounds_know_floors_from_ceilings() -> None:
+    bounds = {"a_min": 0.5, "b_max": 0.5, "absent_min": 9.0}
+    assert broken(bounds, {"a": 0.5, "b": 0.5}) == []
+    assert broken(bounds, {"a": 0.4, "b": 0.6}) == ["a is 0.4; a_min is 0.5", "b is 0.6; b_max is 0.5"]
+    assert broken(bounds, {"a": float("nan")}) == ["a is nan; a_min is 0.5"]
+
+
+def test_temperature_undoes_a_scale() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 2, (4000, 3)).astype(np.float32)
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    classes = np.array([rng.choice(3, p=row / row.sum()) for row in probabilities.astype(np.float64)])
+    assert fit_temperature(logits * 2.5, classes) == pytest.approx(2.5, rel=0.08)
+
+
+def test_the_committed_tiny_model_holds_what_its_builder_makes() -> None:
+    manifest = Artifact.open(TINY).manifest
+    assert manifest.name == "tiny"
+    assert manifest.bounds == {}
+    assert sum(path.stat().st_size for path in TINY.iterdir()) < 400_000
