@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from service import __version__
-from service.api import errors
+from service.api import errors, page
 from service.api.compat import ROUTERS
 from service.api.middleware import BodyLimit, Observe
 from service.api.routes import router
@@ -68,6 +68,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.request_timeout = settings.request_timeout
     for routes in (router, *ROUTERS):
         app.include_router(routes)
+    if settings.page:
+        app.include_router(page.router())
     errors.install(app)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES)
