@@ -18,7 +18,7 @@ from service.engine import Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError, ServiceError
 from service.metrics import Metrics
 from service.reading import Piece, Reading
-from service.scheduler import Scheduler, Split, Task
+from service.scheduler import Scheduler, Split
 from service.tokenizer import Tokenizer
 
 Pool = Literal["cls", "mean"]
@@ -26,6 +26,9 @@ LongText = Literal["window", "truncate", "error"]
 Detail = Literal["windows", "sentences"]
 Floats = NDArray[np.float32]
 Result = TypeVar("Result")
+
+CHARACTERS = {"window": 2000, "sentence": 80, "word": 6}
+"""How many characters of English a window, a sentence and a word have, about: what admission estimates runs by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,8 @@ class Inference:
 
         Raises RequestError, OverloadedError or UnavailableError for the request as a whole.
         """
-        return self._submit(texts, "classify", partial(self._classify, long_text=long_text, detail=detail))
+        run = partial(self._classify, long_text=long_text, detail=detail)
+        return self._submit(texts, "classify", run, CHARACTERS["sentence" if detail == "sentences" else "window"])
 
     def embed(
         self,
@@ -164,7 +168,7 @@ class Inference:
                 f"dimensions is {dimensions}; this model has 1 to {self.manifest.hidden_size}", param="dimensions"
             )
         run = partial(self._embed, pool=pool, long_text=long_text, normalize=normalize, dimensions=dimensions)
-        return self._submit(texts, "embed", run)
+        return self._submit(texts, "embed", run, CHARACTERS["window"])
 
     def explain(self, texts: Sequence[str]) -> Future[list[Explanation | ServiceError]]:
         """Label texts and say which words carried the label, by masking each in turn.
@@ -175,7 +179,7 @@ class Inference:
         mask = self._tokenizer.mask
         if mask is None:
             raise RequestError("this model's vocabulary has no mask token: it cannot explain")
-        return self._submit(texts, "explain", partial(self._explain, mask=mask))
+        return self._submit(texts, "explain", partial(self._explain, mask=mask), CHARACTERS["word"])
 
     def check_golden(self) -> None:
         """Answer the manifest's golden texts. Raises ArtifactError when a value is further off than its tolerance."""
@@ -191,34 +195,33 @@ class Inference:
                         f"golden text {golden.text!r}: {graph} is off by {error:.4f}, allowed {self.manifest.tolerance}"
                     )
 
-    def _submit(self, texts: Sequence[str], operation: str, run: Callable[[Reading], object]) -> Future[list[Any]]:
+    def _submit(
+        self, texts: Sequence[str], operation: str, run: Callable[[Reading], object], characters: int
+    ) -> Future[list[Any]]:
+        """Queue texts, each thought to take a run for so many of its characters."""
         if not 1 <= len(texts) <= self.limits.texts:
             raise RequestError(
                 f"{len(texts)} texts in one request; 1 to {self.limits.texts} are allowed",
                 code="too_many_texts" if texts else "no_texts",
                 param="inputs",
             )
-        return self._scheduler.submit([self._task(text, operation, run) for text in texts])
+        units = [1 + min(len(text), self.limits.characters) // characters for text in texts]
+        tasks = [partial(self._task, text, operation, run) for text in texts]
+        future = self._scheduler.submit(tasks, units)
+        future.add_done_callback(partial(self._count, operation))
+        return future
 
-    def _task(self, text: str, operation: str, run: Callable[[Reading], object]) -> Task:
-        """Read a text and run it, counting how it ends: with its answer, or with an error of its own."""
+    def _task(self, text: str, operation: str, run: Callable[[Reading], object]) -> object:
+        return run(self._read(text, operation))
 
-        def counted(make: Callable[[], object]) -> object:
-            try:
-                answer = make()
-            except InputError:
-                self._metrics.texts.labels(operation, "invalid").inc()
-                raise
-            except Exception:
-                self._metrics.texts.labels(operation, "error").inc()
-                raise
-            if isinstance(answer, Split):
-                split = answer
-                return Split(split.parts, lambda outcomes: counted(lambda: split.join(outcomes)))
-            self._metrics.texts.labels(operation, "ok").inc()
-            return answer
-
-        return lambda: counted(lambda: run(self._read(text, operation)))
+    def _count(self, operation: str, future: Future[list[Any]]) -> None:
+        """Count how each text of a request ended, unless its caller left."""
+        if future.cancelled() or future.exception():
+            return
+        for answer in future.result():
+            failed = isinstance(answer, ServiceError)
+            outcome = "invalid" if isinstance(answer, InputError) else "error" if failed else "ok"
+            self._metrics.texts.labels(operation, outcome).inc()
 
     def _read(self, text: str, operation: str) -> Reading:
         if len(text) > self.limits.characters:

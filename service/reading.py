@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import regex
 import sentencex
 import tokenizers
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ Range = tuple[int, int]
 OVERLAP = 64
 """Tokens that a window repeats of the one before, at most: what stands at a cut is read in its context once."""
 
-_WORD = re.compile(r"\w+(?:['-]\w+)*|[^\w\s]+")
+# Not the standard library's: its \w leaves out the marks that combine with letters, in many scripts the vowels.
+_WORD = regex.compile(r"[\w\p{M}]+(?:['-][\w\p{M}]+)*|[^\w\p{M}\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +130,11 @@ def cuts(count: int, size: int, sentences: Sequence[int], words: Sequence[int]) 
     is cut inside. The next window repeats up to `OVERLAP` tokens, from the start of a sentence or word.
     """
     found: list[Range] = []
-    start = 0
+    start = end = 0
     while count - start > size:
-        end = _last(sentences, start + size // 2, start + size) or _last(words, start + 1, start + size) or start + size
+        # Behind the end before: a window that only repeats is none.
+        latest = _last(sentences, max(start + size // 2, end + 1), start + size)
+        end = latest or _last(words, end + 1, start + size) or start + size
         found.append((start, end))
         overlap = OVERLAP if end - start > 2 * OVERLAP else 0
         start = _first(sentences, end - overlap, end) or _first(words, end - overlap, end) or end

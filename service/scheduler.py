@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.errors import EngineError, OverloadedError, ServiceError, UnavailableError
+from service.errors import EngineError, OverloadedError, RequestError, ServiceError, UnavailableError
 from service.logs import describe, get
 from service.metrics import Metrics
 
@@ -46,9 +46,13 @@ class Split:
 
 @dataclass(slots=True)
 class _Work:
-    """A task, and where its outcome goes: place `index` of `parent` (a list of outcomes still being filled)."""
+    """A task, and where its outcome goes: place `index` of `parent` (a list of outcomes still being filled).
+
+    `units` are the runs it is thought to take, which it holds in the queue until it is taken.
+    """
 
     task: Task
+    units: int
     parent: _Pending
     index: int
     queued: float
@@ -71,7 +75,7 @@ class _Request:
 
 
 class Scheduler:
-    """Runs tasks on `workers` threads and holds at most `capacity` of them waiting."""
+    """Runs tasks on `workers` threads and admits requests while at most `capacity` runs are waiting."""
 
     def __init__(self, workers: int, capacity: int, metrics: Metrics) -> None:
         self.capacity = capacity
@@ -111,14 +115,22 @@ class Scheduler:
         """Whether a request would be considered at all."""
         return self._open and not self._stopping
 
-    def submit(self, tasks: Sequence[Task]) -> Future[list[Any]]:
+    def submit(self, tasks: Sequence[Task], units: Sequence[int] | None = None) -> Future[list[Any]]:
         """Queue one request. Its future gives each task's outcome in order: its result, or a ServiceError.
 
-        Never waits. Raises UnavailableError while not accepting, OverloadedError when the tasks do not fit the queue,
-        ValueError without tasks.
+        `units` says how many runs each task is thought to take if it splits; unsaid, each takes one. Never waits.
+        Raises UnavailableError while not accepting, OverloadedError when the runs do not fit the queue now,
+        RequestError when they never would, ValueError without tasks.
         """
         if not tasks:
             raise ValueError("a request has at least one task")
+        units = units or [1] * len(tasks)
+        total = sum(units)
+        if total > self.capacity:
+            raise RequestError(
+                f"the request takes about {total} runs and the queue holds {self.capacity}: send fewer texts at a time",
+                code="too_much_work",
+            )
         future: Future[list[Any]] = Future()
         request = _Request(future)
         whole = _Pending(request, [None] * len(tasks), len(tasks), lambda outcomes: _resolve(future, outcomes))
@@ -126,13 +138,13 @@ class Scheduler:
             if not self.accepting:
                 self._metrics.rejected.labels("unavailable").inc()
                 raise UnavailableError("the service takes no work now: it is starting, stopping, or lost its workers")
-            if self._waiting + len(tasks) > self.capacity:
+            if self._waiting + total > self.capacity:
                 self._metrics.rejected.labels("overloaded").inc()
                 raise OverloadedError(
-                    f"{self._waiting} texts are waiting and {self.capacity} may: {len(tasks)} more do not fit",
-                    retry_after=self._seconds_until_room(len(tasks)),
+                    f"{self._waiting} runs are waiting and {self.capacity} may: {total} more do not fit",
+                    retry_after=self._seconds_until_room(total),
                 )
-            self._enqueue(whole, tasks)
+            self._enqueue(whole, tasks, units)
         future.add_done_callback(lambda done: self._discard(request) if done.cancelled() else None)
         return future
 
@@ -154,18 +166,21 @@ class Scheduler:
                 thread.join(timeout=1.0)
         return idle
 
-    def _seconds_until_room(self, tasks: int) -> int:
-        excess = min(self.capacity, self._waiting + tasks - self.capacity)
+    def _seconds_until_room(self, units: int) -> int:
+        excess = self._waiting + units - self.capacity
         return max(1, math.ceil(excess * self._mean_seconds / max(1, self.alive)))
 
-    def _enqueue(self, parent: _Pending, tasks: Sequence[Task]) -> None:
+    def _enqueue(self, parent: _Pending, tasks: Sequence[Task], units: Sequence[int]) -> None:
         """Put tasks before what their request has waiting, and give it turns. Called with the lock held."""
         now = time.monotonic()
         waiting = parent.request.waiting
         if not waiting:
             self._turns.append(parent.request)
-        waiting.extendleft(reversed([_Work(task, parent, index, now) for index, task in enumerate(tasks)]))
-        self._waiting += len(tasks)
+        works = [
+            _Work(task, unit, parent, index, now) for index, (task, unit) in enumerate(zip(tasks, units, strict=True))
+        ]
+        waiting.extendleft(reversed(works))
+        self._waiting += sum(units)
         self._work_waits.notify(len(tasks))
 
     def _take(self) -> _Work | None:
@@ -178,7 +193,7 @@ class Scheduler:
             work = request.waiting.popleft()
             if request.waiting:
                 self._turns.append(request)
-            self._waiting -= 1
+            self._waiting -= work.units
             self._running += 1
             return work
 
@@ -188,7 +203,7 @@ class Scheduler:
             if not request.waiting:
                 return
             self._turns.remove(request)
-            self._waiting -= len(request.waiting)
+            self._waiting -= sum(work.units for work in request.waiting)
             self._metrics.dropped.inc(len(request.waiting))
             request.waiting.clear()
             self._tell_if_idle()
@@ -272,7 +287,7 @@ class Scheduler:
         parts = _Pending(request, [None] * len(split.parts), len(split.parts), finish)
         with self._lock:
             if not (self._stopping or request.future.done()):
-                self._enqueue(parts, split.parts)
+                self._enqueue(parts, split.parts, [1] * len(split.parts))
                 return
         _fail(request.future)
 

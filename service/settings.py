@@ -14,7 +14,9 @@ DEFAULT_MODEL = Path(__file__).parent.parent / "models" / "sentiment-en"
 class Settings(BaseSettings):
     """Settings with their defaults; each description is what the documentation and `--help` show."""
 
-    model_config = SettingsConfigDict(env_prefix="SENTIMENT_", frozen=True, extra="forbid", cli_kebab_case=True)
+    model_config = SettingsConfigDict(
+        env_prefix="SENTIMENT_", env_ignore_empty=True, frozen=True, extra="forbid", cli_kebab_case=True
+    )
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")

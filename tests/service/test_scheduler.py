@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from service.errors import EngineError, InputError, OverloadedError, UnavailableError
+from service.errors import EngineError, InputError, OverloadedError, RequestError, UnavailableError
 from service.metrics import Metrics
 from service.scheduler import Scheduler, Split, Task
 
@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused_at_once_and_whole(start: Start, metrics: M
     gate, held = hold(scheduler)
     journal = Journal()
     admitted = scheduler.submit([journal("a"), journal("b")])
-    with pytest.raises(OverloadedError, match="2 texts are waiting and 3 may: 2 more do not fit") as refusal:
+    with pytest.raises(OverloadedError, match="2 runs are waiting and 3 may: 2 more do not fit") as refusal:
         scheduler.submit([journal("c"), journal("d")])
     assert refusal.value.retry_after >= 1
     assert refusal.value.code == "overloaded"
@@ -692,3 +692,20 @@ def test_many_threads_of_callers_get_every_outcome_in_its_place(start: Start, me
     assert crowd.left
     assert sum(crowd.admitted) > 4000
     assert len(crowd.ran) + (read(metrics, "dropped_texts_total") or 0) == sum(crowd.admitted)
+
+
+def test_a_task_holds_the_runs_it_is_thought_to_take_until_it_is_taken(start: Start) -> None:
+    scheduler = start(workers=1, capacity=10)
+    gate, _ = hold(scheduler)
+    long = scheduler.submit([lambda: Split([lambda: 1] * 8, sum)], units=[8])
+    with pytest.raises(OverloadedError, match="8 runs are waiting and 10 may: 3 more do not fit"):
+        scheduler.submit([lambda: None] * 3)
+    short = scheduler.submit([lambda: 2], units=[2])
+    gate.let_go.set()
+    assert (long.result(GUARD), short.result(GUARD)) == ([8], [2])
+
+
+def test_a_request_that_would_never_fit_says_so(start: Start) -> None:
+    scheduler = start(workers=1, capacity=10)
+    with pytest.raises(RequestError, match="about 11 runs and the queue holds 10"):
+        scheduler.submit([lambda: None], units=[11])
