@@ -1,0 +1,141 @@
+"""The command that serves: it answers what it admitted, stops with the right status, and logs no text."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.service.api.conftest import TINY
+
+MARKER = "zanzibarquux"
+"""A word no log line has reason to hold."""
+
+GUARD = 120.0
+
+
+class Process:
+    """A running `sentiment serve` on a free port."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.log = folder / "log"
+        variables = {f"SENTIMENT_{name.upper()}": str(value) for name, value in settings.items()}
+        environment = {**os.environ, "SENTIMENT_MODEL": str(TINY), "SENTIMENT_PORT": str(port), **variables}
+        with self.log.open("wb") as log:
+            command = [sys.executable, "-c", "from service.cli import main; main()", "serve"]
+            self.popen = subprocess.Popen(command, env=environment, stderr=log, cwd=folder)
+        self.client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=GUARD)
+
+    def wait_until_listening(self) -> None:
+        """Return once it answers; fail if it ends before."""
+        until = time.monotonic() + GUARD
+        while time.monotonic() < until:
+            assert self.popen.poll() is None, self.log.read_text()
+            try:
+                self.client.get("/healthz")
+            except httpx2.TransportError:
+                time.sleep(0.05)
+            else:
+                return
+        pytest.fail("the service did not start")
+
+
+@contextmanager
+def process(folder: Path, **settings: Any) -> Iterator[Process]:
+    started = Process(folder, **settings)
+    try:
+        started.wait_until_listening()
+        yield started
+    finally:
+        started.client.close()
+        started.popen.kill()
+        started.popen.wait()
+
+
+def waiting(server: Process) -> float:
+    lines = server.client.get("/metrics").text.splitlines()
+    return float(next(line for line in lines if line.startswith("sentiment_queue_depth ")).split()[1])
+
+
+def long_list(texts: int) -> dict[str, list[str]]:
+    return {"inputs": [f"{MARKER} the film is good {number} " * 12 for number in range(texts)]}
+
+
+def test_on_sigterm_what_was_admitted_is_answered_and_the_status_is_0(tmp_path: Path) -> None:
+    with process(tmp_path, workers=1, max_texts=2000) as server:
+        answers: list[httpx2.Response] = []
+        caller = threading.Thread(target=lambda: answers.append(server.client.post("/classify", json=long_list(2000))))
+        caller.start()
+        while not waiting(server):
+            assert caller.is_alive(), "the list was answered before anything of it was seen to wait"
+        server.popen.send_signal(signal.SIGTERM)
+        caller.join(GUARD)
+        assert answers[0].status_code == 200
+        assert answers[0].json()["usage"]["texts"] == 2000
+        assert server.popen.wait(GUARD) == 0
+
+
+def test_a_second_signal_ends_it_without_waiting(tmp_path: Path) -> None:
+    with process(tmp_path, workers=1, max_texts=2000, request_timeout=600) as server:
+        body = {"inputs": ["the film is good . " * 1000] * 100}
+        caller = threading.Thread(target=lambda: _ignore_errors(server, body))
+        caller.start()
+        while not waiting(server):
+            assert caller.is_alive()
+        server.popen.send_signal(signal.SIGTERM)
+        while "Shutting down" not in server.log.read_text():
+            time.sleep(0.01)
+        server.popen.send_signal(signal.SIGTERM)
+        assert server.popen.wait(GUARD) == 1
+        caller.join(GUARD)
+
+
+def _ignore_errors(server: Process, body: dict[str, list[str]]) -> None:
+    try:
+        server.client.post("/classify", json=body)
+    except httpx2.TransportError:
+        return
+
+
+def test_no_text_is_logged_at_any_level_whatever_is_asked(tmp_path: Path) -> None:
+    bad = f'{{"inputs": ["{MARKER}"'.encode()
+    with process(tmp_path, log_level="debug", max_characters=500) as server:
+        for route in ("/classify?detail=sentences", "/embed?pool=mean", "/explain"):
+            for text in (MARKER, f"{MARKER}\0", f"{MARKER} " * 20, f"{MARKER} " * 300):
+                server.client.post(route, json={"inputs": text})
+                server.client.post(route, json={"inputs": text, MARKER: 1})
+            server.client.post(route, content=bad, headers={"content-type": "application/json"})
+            server.client.post(f"{route.split('?')[0]}?{MARKER}=1", json={"inputs": "a"})
+        server.client.get(f"/{MARKER}")
+        server.popen.send_signal(signal.SIGTERM)
+        assert server.popen.wait(GUARD) == 0
+    log = server.log.read_text()
+    assert log.count('"event": "request"') > 24
+    assert MARKER not in log
+    assert all(json.loads(line) for line in log.splitlines())
+
+
+def test_a_port_in_use_is_said_with_a_status_of_its_own(tmp_path: Path) -> None:
+    with process(tmp_path) as server:
+        port = str(server.client.base_url.port)
+        command = [sys.executable, "-c", "from service.cli import main; main()", "serve", "--port", port]
+        second = subprocess.run(
+            command, env={**os.environ, "SENTIMENT_MODEL": str(TINY)}, capture_output=True, text=True, timeout=GUARD
+        )
+    assert second.returncode == 1
+    assert "address already in use" in second.stderr
