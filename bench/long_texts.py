@@ -1,7 +1,8 @@
 """Which mean over the windows of a long text keeps its label: of their logits, or of their probabilities.
 
-Long reviews are made of labelled sentences: of one opinion, a share of them plain editorial sentences and, in the
-harder kind, a share of the opposite opinion. `python -m bench.long_texts --data FOLDER` prints the table of docs/api.md.
+Long reviews are made of labelled sentences: of one opinion, a share of them plain editorial sentences and, in
+the harder kind, a share of the opposite opinion. `python -m bench.long_texts --data FOLDER` prints the table of
+docs/api.md.
 """
 
 from __future__ import annotations
