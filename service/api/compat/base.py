@@ -123,15 +123,12 @@ def ranked(labels: Sequence[str], scores: Numbers, top_k: int | None = None) -> 
 
 
 def _understood(error: ServiceError | RequestValidationError | HTTPException) -> ServiceError:
-    """What went wrong, as one of the service's own errors. Raises what is none of a request's faults."""
+    """What went wrong, as one of the service's own errors; FastAPI raises HTTPException for a body it cannot read."""
     if isinstance(error, ServiceError):
         return error
     if isinstance(error, HTTPException):
-        if isinstance(error.__cause__, ServiceError):
-            return error.__cause__
-        if error.status_code == HTTPStatus.BAD_REQUEST:
-            return MalformedError("the body could not be read as JSON in UTF-8")
-        raise error
+        cause = error.__cause__
+        return cause if isinstance(cause, ServiceError) else MalformedError("the body is not JSON in UTF-8")
     problem = error.errors()[0]
     if problem["type"] == "json_invalid":
         return MalformedError(f"the body is not JSON: {problem['ctx']['error']}")
