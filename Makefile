@@ -65,6 +65,7 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/student --data $(DATA)
 	$(MODELS) card models/sentiment-en --training $(WORK)/student/training.json --table models/sentiment-en/fp32/quantization.md
 	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg
+	rm -rf models/sentiment-en/fp32
 
 lock: $(BIN)/uv ## resolve the locks anew from pyproject.toml; LOCK_ARGS=--upgrade moves every version up
 	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes pyproject.toml -o requirements.lock
