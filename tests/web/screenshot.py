@@ -22,8 +22,9 @@ def main() -> None:
     with serving(Settings(port=0, **({"model": model} if model else {}))) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900}, device_scale_factor=1.5)
         page.goto(address)
-        page.get_by_role("button", name="Mixed").click()
-        expect(page.locator("#marked .word").first).to_be_visible()
+        page.get_by_role("button", name="Long review").click()
+        page.locator("#view").get_by_text("Sentences").click()
+        expect(page.locator("#marked .sentence").first).to_be_visible()
         expect(page.locator("[aria-busy=true]")).to_have_count(0)
         page.mouse.move(0, 0)
         page.screenshot(path=PICTURE, animations="disabled", full_page=True)
