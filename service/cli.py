@@ -191,7 +191,8 @@ def _inference(model: Path | None) -> Iterator[Inference]:
     try:
         yield inference
     finally:
-        scheduler.stop(timeout=0.0)
+        # A worker that still runs while the interpreter ends would abort the process. What waits was cancelled.
+        scheduler.stop(timeout=10.0)
 
 
 def _answer(
@@ -204,7 +205,12 @@ def _answer(
     given = texts if texts and texts != ["-"] else (line.rstrip("\r\n") for line in sys.stdin)
     source = iter(given)
     while group := list(islice(source, BLOCK)):
-        for answer in ask(group).result():
+        answers = ask(group)
+        try:
+            answers.result()
+        finally:
+            answers.cancel()  # for an interrupt; what is done cannot be
+        for answer in answers.result():
             failed |= isinstance(answer, ServiceError)
             typer.echo(json.dumps(line(answer)))
     if failed:

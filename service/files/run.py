@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -77,18 +77,20 @@ def _answer(found: Input, job: Job, operation: Operation, parts: Parts | None, p
     began = time.monotonic()
     blocks = islice(found.blocks, -(-resumed // BLOCK), None)
 
-    def counted() -> Iterator[tuple[Block, pa.Table, Counts]]:
-        for block, answers in _answered(blocks, operation, job.column):
-            of_block = _counts(answers, operation)
-            yield block, answers, of_block
-            counts.add(of_block)
-            progress(counts.rows, found.total)
+    with closing(_answered(blocks, operation, job.column)) as answered:
 
-    if parts:
-        _write_parts(parts, counted(), found.schema, job, operation)
-        parts.finish()
-    else:
-        _write_pipe(counted(), found.schema, job, operation)
+        def counted() -> Iterator[tuple[Block, pa.Table, Counts]]:
+            for block, answers in answered:
+                of_block = _counts(answers, operation)
+                yield block, answers, of_block
+                counts.add(of_block)
+                progress(counts.rows, found.total)
+
+        if parts:
+            _write_parts(parts, counted(), found.schema, job, operation)
+            parts.finish()
+        else:
+            _write_pipe(counted(), found.schema, job, operation)
     return Summary(counts, counts.rows - resumed, time.monotonic() - began)
 
 
@@ -120,7 +122,7 @@ def _write_pipe(
             out.write(block.rows, answers)
 
 
-def _answered(blocks: Iterator[Block], operation: Operation, column: str) -> Iterator[tuple[Block, pa.Table]]:
+def _answered(blocks: Iterator[Block], operation: Operation, column: str) -> Generator[tuple[Block, pa.Table]]:
     """Blocks with their answers, in order; the next ones are in work meanwhile."""
     flying: deque[tuple[Block, list[Any], Future[list[Any]] | None]] = deque()
     try:
