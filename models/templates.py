@@ -1,7 +1,7 @@
 """Short labelled texts from templates: plain statements, negation, emoji, irony, changes of mind.
 
-What the labelled sets hold little of, and people test first. The idea of capabilities and templates is that of CheckList
-(Ribeiro et al. 2020, "Beyond Accuracy: Behavioral Testing of NLP Models with CheckList"); the words are our own.
+What the labelled sets hold little of, and people test first. The idea of capabilities and templates is that of
+CheckList (Ribeiro et al. 2020, "Beyond Accuracy: Behavioral Testing of NLP Models with CheckList"); the words are ours.
 """
 
 from __future__ import annotations
