@@ -14,7 +14,7 @@ import pytest
 from service.artifact import Artifact
 from service.engine import Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError
-from service.inference import Classification, Embedding, Inference, Limits, softmax
+from service.inference import Classification, Embedding, Inference, Limits, Pool, softmax
 from service.metrics import Metrics
 from service.scheduler import Scheduler
 
@@ -53,12 +53,11 @@ def test_alone_in_a_list_and_under_load_the_answer_is_the_same_to_the_last_bit(i
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean"])
-def test_vectors_are_the_same_alone_and_together(inference: Inference, pool: str) -> None:
+def test_vectors_are_the_same_alone_and_together(inference: Inference, pool: Pool) -> None:
     asked = texts(60, seed=2)
-    chosen = "mean" if pool == "mean" else "cls"
-    together = inference.embed(asked, chosen).result()
+    together = inference.embed(asked, pool).result()
     for text, answer in zip(asked, together, strict=True):
-        alone = inference.embed([text], chosen).result()[0]
+        alone = inference.embed([text], pool).result()[0]
         assert isinstance(answer, Embedding)
         assert isinstance(alone, Embedding)
         assert answer.vector.dtype == np.float32
