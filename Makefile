@@ -70,7 +70,7 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 lock: $(BIN)/uv ## resolve the locks anew from pyproject.toml; LOCK_ARGS=--upgrade moves every version up
 	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes pyproject.toml -o requirements.lock
 	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
-	$(UV_COMPILE) $(LOCK_ARGS) --no-annotate --extra train -c requirements.lock pyproject.toml -o constraints-train.txt
+	$(UV_COMPILE) $(LOCK_ARGS) --no-annotate --extra train -c requirements-dev.lock pyproject.toml -o constraints-train.txt
 
 wheel: $(VENV)/dev.stamp ## build dist/*.whl, the default model inside
 	$(BIN)/python -m hatchling build -t wheel
