@@ -177,6 +177,15 @@ def test_rows_that_cannot_be_read_keep_their_place_over_many_blocks(
     ]
 
 
+def test_rows_that_cannot_be_read_may_be_all_of_the_last_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "READ", csv.ReadOptions(use_threads=False, block_size=500))
+    source = write(tmp_path / "in.csv", "id,text\n1,a\n" + "1,a,b\n" * 1000)
+    counts = start(source, tmp_path / "out.csv").counts
+    assert (counts.rows, counts.failed) == (1001, 1000)
+
+
 @pytest.mark.parametrize("text", ["text", "text\n", "\ufefftext\r\n", "id,text\n"])
 def test_a_header_alone_makes_a_header_alone(tmp_path: Path, text: str) -> None:
     summary = start(write(tmp_path / "in.csv", text), tmp_path / "out.csv")
@@ -252,6 +261,14 @@ def test_what_is_wrong_with_a_whole_file_is_said_before_any_work(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+def test_a_parquet_file_whose_pages_are_broken_is_refused(tmp_path: Path) -> None:
+    source = numbered(tmp_path / "in.parquet", 1000)
+    data = bytearray(source.read_bytes())
+    data[4:2000] = bytes(1996)
+    source.write_bytes(data)
+    assert "cannot be read as parquet" in refused(source, tmp_path / "out.csv")
+
+
 @pytest.mark.parametrize("kind", [pa.int64(), pa.binary(), pa.list_(pa.field("element", pa.string()))])
 def test_a_parquet_column_without_text_is_refused(tmp_path: Path, kind: pa.DataType) -> None:
     parquet.write_table(pa.table({"text": pa.array([], kind)}), tmp_path / "in.parquet")
@@ -315,6 +332,8 @@ def test_columns_of_jsonl_hold_all_values_of_the_whole_file(tmp_path: Path) -> N
         {"text": "a", "n": 1, "mix": 1, "flag": True, "o": {"x": 1}, "e": {}} for _ in range(BLOCK)
     ]
     rows += [{"text": "b", "n": 2.5, "mix": "1", "flag": 0.5, "o": {"y": ["z"]}, "late": 2**70, "i": 2**60}]
+    rows[-1]["beside"], rows[0]["beside"] = 0.5, True
+    rows[1]["beside"] = 1.5
     source = write(tmp_path / "in.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     start(source, tmp_path / "out.parquet")
     first, *_, last = rows_of(tmp_path / "out.parquet")
@@ -333,6 +352,7 @@ def test_columns_of_jsonl_hold_all_values_of_the_whole_file(tmp_path: Path) -> N
         None,
     )
     assert (last["late"], last["i"], first["late"]) == (str(2**70), 2**60, None)
+    assert (first["beside"], last["beside"]) == ("true", "0.5")
     start(source, tmp_path / "out.csv")
     assert rows_of(tmp_path / "out.csv")[-1]["o"] == '{"x": null, "y": ["z"]}'
 
