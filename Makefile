@@ -45,6 +45,9 @@ format: $(VENV)/dev.stamp ## rewrite the code in the project's format
 WORK := build/model
 TEACHER_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=9000$(,)neutral_phrases=2500 tweets_train.tsv$(,)take=11000 $(RATED),--train $(DATA)/$f)
 STUDENT_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=24000$(,)neutral_phrases=5000 tweets_train.tsv$(,)take=25000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv
+SECOND_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=45000$(,)neutral_phrases=4000 sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 \
+	tweets_train.tsv$(,)take=7000 rated_editorial_snippets_train.tsv rated_product_snippets_train.tsv,--train $(DATA)/$f) \
+	--train $(WORK)/templates.tsv
 RATED := product_reviews_train.tsv rated_product_snippets_train.tsv rated_editorial_snippets_train.tsv rated_tweets_train.tsv
 , := ,
 MODELS := $(BIN)/python -m models
@@ -60,10 +63,13 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) --out $(WORK)/labels.parquet --max-tokens 96
 	$(MODELS) finetune --start $$(sed -n 1p $(WORK)/starts) $(STUDENT_DATA) --dev $(DATA) --out $(WORK)/student \
 		--teacher $(WORK)/labels.parquet --epochs 3 --rate 8e-5 --dropout 0.05 --max-tokens 96 --keep-embedding 2 --teacher-share 0.6
-	$(MODELS) export $(WORK)/student --out models/sentiment-en
+	$(MODELS) finetune --start $(WORK)/student $(SECOND_DATA) --dev $(DATA) --out $(WORK)/second \
+		--epochs 1 --rate 6e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 0.7 --seed 1
+	$(MODELS) export $(WORK)/second --out models/sentiment-en
 	$(MODELS) quantize models/sentiment-en --data $(DATA)
-	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/student --data $(DATA)
-	$(MODELS) card models/sentiment-en --training $(WORK)/student/training.json --table models/sentiment-en/fp32/quantization.md
+	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/second --data $(DATA)
+	$(MODELS) card models/sentiment-en --training $(WORK)/student/training.json \
+		--training $(WORK)/second/training.json --table models/sentiment-en/fp32/quantization.md
 	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg
 	rm -rf models/sentiment-en/fp32
 

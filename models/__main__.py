@@ -134,7 +134,9 @@ def verify(
 @app.command()
 def card(
     folder: Folder,
-    training: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The checkpoint's training.json.")],
+    training: Annotated[
+        list[Path], typer.Option(exists=True, dir_okay=False, help="A pass's training.json; in order, may be repeated.")
+    ],
     table: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The quantization table, as Markdown.")],
 ) -> None:
     """Write the model card from the model's own records."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,14 @@ RATED = {
 }
 
 
-def write(folder: Path, training: Path, table: Path) -> None:
-    """Write `README.md` into a model folder from its manifest, its training record and the table of quantization."""
-    record: dict[str, Any] = json.loads(training.read_text(encoding="utf-8"))
-    text = card(Artifact.open(folder), record, table.read_text(encoding="utf-8"))
+def write(folder: Path, training: Sequence[Path], table: Path) -> None:
+    """Write `README.md` into a model folder from its manifest, its training records and the table of quantization."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in training]
+    text = card(Artifact.open(folder), records, table.read_text(encoding="utf-8"))
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def card(artifact: Artifact, record: dict[str, Any], table: str) -> str:
+def card(artifact: Artifact, records: Sequence[dict[str, Any]], table: str) -> str:
     """The card as Markdown. What was not measured is said."""
     manifest = artifact.manifest
 
@@ -45,7 +46,7 @@ def card(artifact: Artifact, record: dict[str, Any], table: str) -> str:
     )
     return template.render(
         manifest=manifest,
-        record=record,
+        records=records,
         table=table.strip(),
         sizes={name: artifact.path(name).stat().st_size / 1e6 for name in manifest.files},
         labelled=LABELLED,

@@ -28,12 +28,12 @@ RECORD: dict[str, Any] = {
 
 def test_a_card_holds_the_figures_of_the_manifest_and_of_training() -> None:
     artifact = Artifact.open(TINY)
-    text = card.card(artifact, RECORD, "| a | table |")
+    text = card.card(artifact, [RECORD, RECORD], "| a | table |")
     metrics = artifact.manifest.metrics
     assert f"{100 * metrics['sst2']:.1f} %" in text
     assert f"Spearman {metrics['stsb']:.4f}" in text
     assert f"temperature {artifact.manifest.temperature}" in text
-    assert "| 2 | 91.2 | 70.0 | 77.0 | 0.8654 |" in text
+    assert "| 2 | 2 | 91.2 | 70.0 | 77.0 | 0.8654 |" in text
     assert "| a | table |" in text
     assert "1234 texts, 5.6 minutes" in text
     assert all(name in text for name in artifact.manifest.files)
@@ -41,7 +41,7 @@ def test_a_card_holds_the_figures_of_the_manifest_and_of_training() -> None:
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     manifest = Artifact.open(TINY).manifest.model_copy(update={"metrics": {}})
-    text = card.card(Artifact(TINY, manifest), RECORD, "")
+    text = card.card(Artifact(TINY, manifest), [RECORD], "")
     assert "Spearman not measured" in text
 
 
@@ -50,7 +50,7 @@ def test_a_card_is_written_beside_the_manifest(tmp_path: Path) -> None:
     training, table = tmp_path / "training.json", tmp_path / "table.md"
     training.write_text(json.dumps(RECORD))
     table.write_text("| b | table |\n")
-    card.write(folder, training, table)
+    card.write(folder, [training], table)
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert text.startswith("# tiny\n")
     assert "| b | table |" in text
