@@ -212,18 +212,20 @@ class Inference:
         return future
 
     def _task(self, text: str, operation: str, run: Callable[[Reading], object]) -> object:
-        return run(self._read(text, operation))
+        return run(self._read(text))
 
     def _count(self, operation: str, future: Future[list[Any]]) -> None:
-        """Count how each text of a request ended, unless its caller left."""
+        """Count how each text of a request ended and what was read of it, unless its caller left."""
         if future.cancelled() or future.exception():
             return
         for answer in future.result():
             failed = isinstance(answer, ServiceError)
             outcome = "invalid" if isinstance(answer, InputError) else "error" if failed else "ok"
             self._metrics.texts.labels(operation, outcome).inc()
+            if not failed:
+                self._metrics.tokens.labels(operation).inc(answer.tokens)
 
-    def _read(self, text: str, operation: str) -> Reading:
+    def _read(self, text: str) -> Reading:
         if len(text) > self.limits.characters:
             raise InputError(
                 f"the text has {len(text)} characters; {self.limits.characters} are allowed", code="text_too_long"
@@ -231,7 +233,6 @@ class Inference:
         began = time.perf_counter()
         reading = self._tokenizer.read(text)
         self._metrics.tokenize_seconds.observe(time.perf_counter() - began)
-        self._metrics.tokens.labels(operation).inc(reading.tokens)
         self._metrics.text_tokens.observe(reading.tokens)
         return reading
 
