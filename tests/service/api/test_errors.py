@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from service import errors
 from service.api.errors import STATUS
 from tests.service.api.conftest import TINY, Start
+from tests.service.serving import overloaded
 
 JSON = {"content-type": "application/json"}
 
@@ -125,8 +126,8 @@ def test_a_body_over_the_limit_is_refused_declared_or_not(start: Start) -> None:
 
 def test_a_full_queue_is_said_at_once_with_when_to_come_back(start: Start) -> None:
     client = start(max_texts=3, queue=3)
-    client.app.state.service.scheduler._waiting = 1  # type: ignore[attr-defined]
-    response = client.post("/classify", json={"inputs": ["a"] * 3})
+    with overloaded(client.app):  # type: ignore[arg-type]
+        response = client.post("/classify", json={"inputs": ["a"] * 3})
     assert response.status_code == 429
     assert response.json()["error"]["code"] == "overloaded"
     assert int(response.headers["retry-after"]) >= 1

@@ -85,19 +85,19 @@ def test_health_is_answered_while_every_worker_is_busy(held: Held) -> None:
         assert httpx2.get(held.url + route, timeout=GUARD).status_code == 200
 
 
-def test_a_worker_that_dies_turns_readiness_red_and_its_caller_is_told() -> None:
+def test_a_worker_that_dies_turns_readiness_red_and_its_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    def dies() -> None:
+        raise SystemExit
+
     with serving(workers=2) as (url, app):
-        hook, threading.excepthook = threading.excepthook, lambda args: None
-        try:
-
-            def dies() -> None:
-                raise SystemExit
-
-            outcome = app.state.service.scheduler.submit([dies]).result(GUARD)
-            while app.state.service.scheduler.alive == 2:
-                time.sleep(0.005)
-        finally:
-            threading.excepthook = hook
+        workers = set(threading.enumerate())
+        outcome = app.state.service.scheduler.submit([dies]).result(GUARD)
+        end = time.monotonic() + GUARD
+        while workers <= set(threading.enumerate()):
+            assert time.monotonic() < end, "no worker died"
+            time.sleep(0.005)
         assert outcome[0].code == "inference_failed"
         ready = httpx2.get(f"{url}/readyz", timeout=GUARD)
         assert ready.status_code == 503

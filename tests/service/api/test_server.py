@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from uvicorn.main import STARTUP_FAILURE
 
 from tests.service.api.conftest import TINY
 
@@ -137,5 +138,5 @@ def test_a_port_in_use_is_said_with_a_status_of_its_own(tmp_path: Path) -> None:
         second = subprocess.run(
             command, env={**os.environ, "SENTIMENT_MODEL": str(TINY)}, capture_output=True, text=True, timeout=GUARD
         )
-    assert second.returncode == 1
+    assert second.returncode == STARTUP_FAILURE
     assert "address already in use" in second.stderr
