@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import rich.progress
 import typer
@@ -26,16 +26,17 @@ from service.api.schemas import Shown, classify_result, embedding_values, error_
 from service.artifact import Artifact
 from service.cpu import usable_cores
 from service.errors import RequestError, ServiceError
-from service.files import operations
-from service.files.inputs import BLOCK, FORMATS, Format
-from service.files.parts import partial_folder
-from service.files.run import Progress, run
-from service.files.survey import Job
+from service.files.formats import BLOCK, FORMATS, Format
 from service.inference import Inference, Limits, LongText, Pool
 from service.logs import configure
 from service.metrics import Metrics
 from service.scheduler import Scheduler
 from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.files.operations import Operation
+    from service.files.run import Progress
+    from service.files.survey import Job
 
 app = typer.Typer(
     help="Says how a text feels: a BERT classifier on the CPU.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -118,6 +119,8 @@ def classify(
     job = _job(texts, text_column, output, form, output_format, overwrite=overwrite, resume=resume)
     with _inference(model) as inference:
         if job:
+            from service.files import operations
+
             _run(job, operations.classify(inference, prefix, long_text))
             return
         shown = Shown(inference.manifest.labels)
@@ -145,6 +148,8 @@ def embed(
     how: dict[str, Any] = {"pool": pool, "long_text": long_text, "normalize": normalize, "dimensions": dimensions}
     with _inference(model) as inference:
         if job:
+            from service.files import operations
+
             _run(job, operations.embed(inference, prefix, **how))
             return
         _answer(texts, partial(inference.embed, **how), _embedding)
@@ -251,6 +256,9 @@ def _job(
         raise typer.BadParameter(f"the name {target} does not tell a format: give it", param_hint="--output-format")
     if target is None and target_format == "parquet" and sys.stdout.isatty():
         raise typer.BadParameter("Parquet is nothing for a terminal: name a file", param_hint="--output")
+    # pyarrow, which costs time and memory that serving need not pay
+    from service.files.survey import Job
+
     return Job(
         source=None if one == "-" else Path(one),
         source_format=source_format,
@@ -274,8 +282,10 @@ def _exists(name: str) -> bool:
         return False
 
 
-def _run(job: Job, operation: operations.Operation) -> None:
+def _run(job: Job, operation: Operation) -> None:
     """Answer a file and say how it went. Exit status: 1 a row failed, 2 nothing was written, 130 interrupted."""
+    from service.files.run import run
+
     try:
         with _progress() as progress:
             summary = run(job, operation, progress)
@@ -299,6 +309,8 @@ def _run(job: Job, operation: operations.Operation) -> None:
 
 
 def _kept(job: Job) -> str:
+    from service.files.parts import partial_folder
+
     if job.target and (folder := partial_folder(job.target)).exists():
         return f"what is done is kept in {folder}: the same command with --resume goes on"
     return "nothing is kept"

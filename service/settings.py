@@ -24,7 +24,9 @@ class Settings(BaseSettings):
     workers: int | None = Field(
         None, ge=1, description="Worker threads; unset: one for each core that affinity and CPU quota allow."
     )
-    queue: int = Field(2048, ge=1, description="Texts, or windows of long ones, that may wait for a worker; past it 429.")
+    queue: int = Field(
+        2048, ge=1, description="Texts, or windows of long ones, that may wait for a worker; past it 429."
+    )
     max_texts: int = Field(1000, ge=1, description="Texts in one request.")
     max_characters: int = Field(100_000, ge=1, description="Characters in one text.")
     max_windows: int = Field(64, ge=1, description="Windows that one long text may be read in.")

@@ -16,22 +16,12 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from service.errors import RequestError
+from service.files.formats import BLOCK, Format
 
-Format = Literal["csv", "tsv", "jsonl", "parquet"]
 Rows = pa.Table | list[dict[str, Any]]
 """JSONL rows stay objects, since each may have keys of its own; all others are columns."""
 
-FORMATS: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
-
-BLOCK = 256
-"""Rows in every block but the last: what is asked of the workers at once."""
 
 # A row longer than this is an error: nothing else would bound the memory that an unclosed quote takes.
 LONGEST_ROW = 4 * 1024 * 1024

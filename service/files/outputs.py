@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from service.files.columns import as_objects, as_table, as_texts, dumps
-from service.files.inputs import BLOCK, DELIMITERS, Format, Rows
+from service.files.formats import BLOCK, Format
+from service.files.inputs import DELIMITERS, Rows
 
 PART = 32 * BLOCK
 """Rows in a part, and in a row group of Parquet: what an interrupted run has to do again at most."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from service.errors import RequestError
-from service.files.inputs import Format
+from service.files.formats import Format
 from service.files.outputs import join
 
 

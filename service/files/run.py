@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from service.errors import RequestError, ServiceError
-from service.files.inputs import BLOCK, Block
+from service.files.formats import BLOCK
+from service.files.inputs import Block
 from service.files.operations import Operation
 from service.files.outputs import PART, writer
 from service.files.parts import Counts, Parts

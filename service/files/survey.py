@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from service.errors import RequestError
 from service.files.columns import Inferred
-from service.files.inputs import Block, Format, Reading, read
+from service.files.formats import Format
+from service.files.inputs import Block, Reading, read
 
 
 @dataclass(frozen=True, slots=True)
