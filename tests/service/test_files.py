@@ -23,7 +23,8 @@ from pyarrow import csv, parquet
 from service.errors import InputError, RequestError, UnavailableError
 from service.files import inputs, outputs
 from service.files import run as running
-from service.files.inputs import BLOCK, DELIMITERS, FORMATS
+from service.files.formats import BLOCK, FORMATS
+from service.files.inputs import DELIMITERS
 from service.files.operations import Operation
 from service.files.outputs import writer
 from service.files.parts import partial_folder
