@@ -22,7 +22,7 @@ from service import __version__, cli
 from service.errors import ArtifactError, UnavailableError
 from service.files import outputs
 from service.files import run as running
-from service.files.inputs import BLOCK
+from service.files.formats import BLOCK
 from service.inference import Inference
 from service.settings import Settings
 from tests.service.api.conftest import TINY
