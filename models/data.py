@@ -7,7 +7,8 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,15 +47,17 @@ def load(path: Path) -> list[Example]:
     """
     if path.suffix == ".txt":
         return list(_distinct(_trees(path)))
-    return [_example(path, number, row) for number, row in enumerate(_rows(path), start=1)]
+    with closing(_rows(path)) as rows:  # a bad row ends the reading: the file is closed then, not some time later
+        return [_example(path, number, row) for number, row in enumerate(rows, start=1)]
 
 
 def load_pairs(path: Path) -> list[tuple[float, str, str]]:
     """Read sentence pairs with a similarity: columns `score`, `sentence1`, `sentence2`."""
-    return [(float(row["score"]), row["sentence1"], row["sentence2"]) for row in _rows(path)]
+    with closing(_rows(path)) as rows:
+        return [(float(row["score"]), row["sentence1"], row["sentence2"]) for row in rows]
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path) -> Generator[dict[str, Any], None, None]:
     if path.suffix in {".csv", ".tsv"}:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from csv.DictReader(file) if path.suffix == ".csv" else _tab_separated(file)

@@ -272,3 +272,22 @@ def test_without_bounds_everything_is_taken_in_order(sources: list[Source]) -> N
     assert data.mix([Source(path)], seed=5) == data.load(path)
     assert data.mix([Source(path, take=1000)], seed=5) == data.load(path)
     assert data.mix([Source(path, take=0)], seed=5) == []
+
+
+@pytest.mark.parametrize("read", [data.load, data.load_pairs])
+def test_a_file_is_closed_when_a_row_of_it_ends_the_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "label": "good", "score": "high"}\n' * 2, encoding="utf-8")
+    opened: list[Any] = []
+    open_ = Path.open
+
+    def remembered(self: Path, *args: Any, **how: Any) -> Any:
+        opened.append(open_(self, *args, **how))
+        return opened[-1]
+
+    monkeypatch.setattr(Path, "open", remembered)
+    with pytest.raises(ValueError):  # noqa: PT011 - what it says is another test's
+        read(path)
+    assert [file.closed for file in opened] == [True]
