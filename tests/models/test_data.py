@@ -288,6 +288,6 @@ def test_a_file_is_closed_when_a_row_of_it_ends_the_reading(
         return opened[-1]
 
     monkeypatch.setattr(Path, "open", remembered)
-    with pytest.raises(ValueError):  # noqa: PT011 - what it says is another test's
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - what it says is another test's
         read(path)
-    assert [file.closed for file in opened] == [True]
+    assert [file.closed for file in opened] == [True], f"open while somebody holds {error}, with its frames"
