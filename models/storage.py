@@ -15,10 +15,14 @@ INLINE = 1024  # bytes: smaller tensors stay in their graph's own file
 
 
 def save(folder: Path, models: Mapping[str, onnx.ModelProto]) -> None:
-    """Write models by file name, and their large tensors to `weights.bin` beside them."""
+    """Write models by file name, and their large tensors to `weights.bin` beside them.
+
+    Every file is written beside and then renamed: a process that has mapped the one before keeps what it mapped, where
+    a file cut short under it would end it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     offsets: dict[bytes, int] = {}
-    with (folder / WEIGHTS).open("wb") as file:
+    with (folder / f"{WEIGHTS}.partial").open("wb") as file:
         for model in models.values():
             for tensor in model.graph.initializer:
                 if len(tensor.raw_data) > INLINE:
@@ -29,7 +33,9 @@ def save(folder: Path, models: Mapping[str, onnx.ModelProto]) -> None:
                         file.write(tensor.raw_data)
                     _refer(tensor, offsets[digest])
     for name, model in models.items():
-        (folder / name).write_bytes(model.SerializeToString(deterministic=True))
+        (folder / f"{name}.partial").write_bytes(model.SerializeToString(deterministic=True))
+    for name in (WEIGHTS, *models):
+        (folder / f"{name}.partial").replace(folder / name)
 
 
 def _refer(tensor: TensorProto, offset: int) -> None:
