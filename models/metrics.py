@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from service import inference
+
 Floats = NDArray[np.float32] | NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 def softmax(logits: Floats, temperature: float = 1.0) -> NDArray[np.float64]:
-    """Probabilities [n, labels] of logits [n, labels] divided by a temperature."""
-    scaled = logits.astype(np.float64) / temperature
-    exponent = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
-    return np.asarray(exponent / exponent.sum(axis=-1, keepdims=True))
+    """Probabilities [n, labels] of logits [n, labels] divided by a temperature, computed as they are in serving."""
+    return inference.softmax(logits, temperature)
 
 
 def accuracy(predicted: Ints, labels: Ints) -> float:

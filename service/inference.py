@@ -333,11 +333,11 @@ def _run(tasks: Sequence[Callable[[], Floats]], join: Callable[[list[Floats]], R
     return join([tasks[0]()]) if len(tasks) == 1 else Split(tasks, join)
 
 
-def softmax(logits: Floats, temperature: float) -> NDArray[np.float64]:
-    """Calibrated probabilities, float64 [labels]: softmax of logits over a fitted temperature (Guo et al. 2017)."""
+def softmax(logits: Floats | NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """Calibrated probabilities, float64 [..., labels]: softmax of logits over a temperature (Guo et al. 2017)."""
     scaled = logits.astype(np.float64) / temperature
-    exponents = np.exp(scaled - scaled.max())
-    return np.asarray(exponents / exponents.sum())
+    exponents = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    return np.asarray(exponents / exponents.sum(axis=-1, keepdims=True))
 
 
 def weighted_mean(rows: Sequence[Floats], pieces: Sequence[Piece]) -> Floats:
