@@ -144,13 +144,16 @@ def loss_of(
 ) -> Tensor:
     """Soft cross-entropy on [CLS], blended with the teacher's (Hinton et al. 2015), plus the embedding's drift.
 
-    A row of `targets` that is all zero has no label: there the teacher alone speaks.
+    A row of `targets` that is all zero has no label: there the teacher alone speaks. A row of `teacher` that is NaN was
+    not labelled by it: there the label alone does.
     """
     log_probabilities = functional.log_softmax(logits, dim=-1)
     cross_entropy = -(targets * log_probabilities).sum(-1)
     if teacher is not None:
-        share = torch.where(targets.sum(-1) > 0, recipe.teacher_share, 1.0)
-        distilled = -(functional.softmax(teacher, dim=-1) * log_probabilities).sum(-1)
+        unknown = teacher.isnan().any(-1)
+        share = torch.where(targets.sum(-1) > 0, recipe.teacher_share, 1.0).masked_fill(unknown, 0.0)
+        taught = functional.softmax(teacher.masked_fill(unknown[:, None], 0.0), dim=-1)
+        distilled = -(taught * log_probabilities).sum(-1)
         cross_entropy = (1 - share) * cross_entropy + share * distilled
     drift = 1 - functional.cosine_similarity(pooled, start, dim=-1)
     return (weights * cross_entropy).sum() / weights.sum() + recipe.keep_embedding * drift.mean()
@@ -280,12 +283,12 @@ def label(checkpoint: str, texts: Sequence[str], out: Path, max_tokens: int = 12
 
 
 def read_labels(path: Path, texts: Sequence[str]) -> list[list[float]]:
-    """A teacher's logits for each of the texts, in their order. Raises KeyError for a text it did not label."""
+    """A teacher's logits for each of the texts, in their order; NaN for a text it did not label."""
     import pyarrow.parquet as pq
 
     rows: list[Any] = pq.read_table(path).to_pylist()
     known: dict[str, list[float]] = {row["text"]: row["logits"] for row in rows}
-    return [known[text] for text in texts]
+    return [known.get(text, [math.nan] * len(LABELS)) for text in texts]
 
 
 def _progress() -> Progress:

@@ -182,8 +182,8 @@ def test_a_teachers_labels_come_back_as_it_gave_them(trained: tuple[Path, list[f
     found = np.array(finetune.read_labels(tmp_path / "labels.parquet", list(reversed(texts))), np.float32)
     expected = Finetuned(str(folder), 0.0).predict(list(reversed(texts)))[0]
     assert np.allclose(found, expected, atol=1e-5)
-    with pytest.raises(KeyError, match="another"):
-        finetune.read_labels(tmp_path / "labels.parquet", ["another"])
+    (unknown,) = finetune.read_labels(tmp_path / "labels.parquet", ["another"])
+    assert np.isnan(unknown).all()
 
 
 def test_more_texts_than_are_labelled_at_once(trained: tuple[Path, list[float]], tmp_path: Path) -> None:
@@ -354,6 +354,12 @@ def test_the_teacher_has_its_share_of_a_labelled_text_and_all_of_another() -> No
     assert loss([(0.0, 0.0, 0.0)], certain, logits=logits, teacher_share=0.25) == pytest.approx(
         -math.log(0.1), rel=1e-5
     )
+
+
+def test_where_the_teacher_gave_no_label_the_texts_own_speaks_alone() -> None:
+    logits = torch.log(torch.tensor([[0.7, 0.2, 0.1]]))
+    assert loss([NEGATIVE], [[math.nan] * 3], logits=logits, teacher_share=0.6) == pytest.approx(-math.log(0.7))
+    assert loss([(0.0, 0.0, 0.0)], [[math.nan] * 3], logits=logits, teacher_share=0.6) == 0.0
 
 
 def test_a_text_with_neither_label_nor_teacher_teaches_nothing() -> None:
