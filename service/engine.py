@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from service.artifact import Artifact
 from service.errors import ArtifactError, EngineError
+from service.saturation import saturates
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -93,17 +93,3 @@ def session(path: Path) -> onnxruntime.InferenceSession:
         )
     except Exception as error:
         raise ArtifactError(f"{path} is not a graph that this ONNX Runtime loads: {error}") from error
-
-
-def saturates(cpuinfo: Path = Path("/proc/cpuinfo"), machine: str | None = None) -> bool:
-    """Whether u8 x s8 products may overflow here: x86 without VNNI instructions adds pairs of them in 16 bits.
-
-    There, ONNX Runtime is asked for u8 x u8, which is exact and half as fast. Where it cannot be known, it may.
-    """
-    if (machine or platform.machine()).lower() not in {"x86_64", "amd64"}:
-        return False
-    try:
-        flags = cpuinfo.read_text(encoding="ascii", errors="replace").split()
-    except OSError:
-        return True
-    return not {"avx512_vnni", "avx_vnni"} & set(flags)

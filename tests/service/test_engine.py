@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.artifact import Artifact
-from service.engine import SLOWER, Engine, saturates, session
+from service.engine import SLOWER, Engine, session
 from service.errors import ArtifactError, EngineError
 from service.tokenizer import Tokenizer
 
@@ -101,22 +101,6 @@ def test_the_session_runs_the_graph_as_written(tmp_path: Path) -> None:
     )
     run = {node.op_type for node in onnx.load(optimized, load_external_data=False).graph.node}
     assert run - written <= {"Gemm", "FusedGemm"}  # the head: MatMul, Add and Tanh
-
-
-@pytest.mark.parametrize(
-    ("flags", "machine", "expected"),
-    [
-        ("flags : fpu avx2", "x86_64", True),
-        ("flags : fpu avx2 avx512_vnni", "x86_64", False),
-        ("flags : fpu avx2 avx_vnni", "AMD64", False),
-        (None, "x86_64", True),
-        (None, "aarch64", False),
-    ],
-)
-def test_where_products_may_overflow(tmp_path: Path, flags: str | None, machine: str, expected: bool) -> None:
-    if flags:
-        (tmp_path / "cpuinfo").write_text(flags, encoding="ascii")
-    assert saturates(tmp_path / "cpuinfo", machine) is expected
 
 
 def test_exact_products_give_the_same_answer(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
