@@ -10,10 +10,16 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from models.checkpoint import Bert, Floats, Layer, Norm
+from models.checkpoint import Activation, Bert, Floats, Layer, Norm
 
 MICROSOFT = "com.microsoft"
 OPSETS = {"": 23, MICROSOFT: 1}
+ACTIVATIONS: dict[Activation, tuple[str, dict[str, Any]]] = {
+    "gelu": ("Gelu", {}),
+    "gelu_tanh": ("Gelu", {"approximate": "tanh"}),
+    "relu": ("Relu", {}),
+    "tanh": ("Tanh", {}),
+}
 
 
 class Graph:
@@ -43,6 +49,11 @@ class Graph:
     def node(self, op: str, *inputs: str, domain: str = "", output: str | None = None, **attributes: Any) -> str:
         """Add a node with one output."""
         return self.nodes_of(op, *inputs, outputs=[output] if output else 1, domain=domain, **attributes)[0]
+
+    def activate(self, activation: Activation, x: str) -> str:
+        """A value through an activation function."""
+        op, attributes = ACTIVATIONS[activation]
+        return self.node(op, x, **attributes)
 
     def choose(self, condition: str, then: Callable[[Graph], str], otherwise: Callable[[Graph], str]) -> str:
         """The value of one of two branches, only one of which is computed. Both may use the values around them."""
@@ -107,13 +118,14 @@ class _Writer:
         self._word_type = np.float16 if half_words else np.float32
         self.graph = Graph()
         self._multiply = product
+        self._bias: str | None = None
         # The mask costs time in every layer and is only needed for padded batches, which a server of single texts
         # never makes: one look at it decides which branch each attention takes.
         smallest = self.graph.node("ReduceMin", "attention_mask", keepdims=0)
         self._unpadded = self.graph.node("Equal", smallest, self.graph.constant("one", np.array(1, np.int64)))
 
     def embeddings(self) -> str:
-        """Words, positions and the one token type, summed and normalized."""
+        """Words, positions and the one token type, summed and normalized, and widened where they are narrower."""
         graph, bert = self.graph, self.bert
         words = graph.node("Gather", graph.constant("words", bert.words.astype(self._word_type)), "input_ids")
         if self._word_type == np.float16:
@@ -121,7 +133,21 @@ class _Writer:
         start = graph.constant("start", np.array([0], np.int64))
         length = graph.node("Shape", "input_ids", start=1, end=2)
         positions = graph.node("Slice", graph.constant("positions", bert.positions), start, length, start)
-        return self._norm(graph.node("Add", words, positions), "embeddings", bert.embedding_norm)
+        x = self._norm(graph.node("Add", words, positions), "embeddings", bert.embedding_norm)
+        if bert.distances is not None:
+            self._bias = self._distances(bert.distances, length)
+        return x if bert.projection is None else self.product(x, "projection", *bert.projection)
+
+    def _distances(self, table: Floats, length: str) -> str:
+        """What each distance adds to attention scores, [1, heads, length, length], from a table [heads, distances]."""
+        graph = self.graph
+        zero, one = (graph.constant(f"number_{i}", np.array(i, np.int64)) for i in (0, 1))
+        places = graph.node("Range", zero, graph.node("Squeeze", length), one)
+        rows = graph.node("Unsqueeze", places, graph.constant("axis_1", np.array([1], np.int64)))
+        middle = graph.constant("middle", np.array(table.shape[1] // 2, np.int64))
+        index = graph.node("Add", graph.node("Sub", places, rows), middle)
+        found = graph.node("Gather", graph.constant("distances", table), index, axis=1)
+        return graph.node("Unsqueeze", found, graph.constant("start", np.array([0], np.int64)))
 
     def layer(self, x: str, name: str, layer: Layer) -> str:
         """One encoder layer for every token."""
@@ -137,9 +163,14 @@ class _Writer:
                 "Unsqueeze", "attention_mask", branch.constant("axes_1_2", np.array([1, 2], np.int64))
             )
             mask = branch.node("Cast", branch.node("Add", rows, columns), to=TensorProto.BOOL)
+            if self._bias:
+                mask = branch.node("Where", mask, self._bias, self._lowest(branch))
             return branch.node("Attention", q, k, v, mask, **heads)
 
-        context = graph.choose(self._unpadded, lambda branch: branch.node("Attention", q, k, v, **heads), padded)
+        def unpadded(branch: Graph) -> str:
+            return branch.node("Attention", q, k, v, *filter(None, [self._bias]), **heads)
+
+        context = graph.choose(self._unpadded, unpadded, padded)
         context = self.product(context, f"{name}.attention", *layer.attention)
         x = self._norm(graph.node("Add", context, x), f"{name}.attention", layer.attention_norm)
         return self._feed_forward(x, name, layer)
@@ -161,11 +192,12 @@ class _Writer:
         query = graph.node("Mul", graph.node("Unsqueeze", query, one), own)
         query = self.product(query, f"{name}.key", layer.key.weight.T)
         scores = graph.node("FusedMatMul", query, x, domain=MICROSOFT, transB=1)
+        if self._bias:
+            scores = graph.node("Add", scores, graph.node("Gather", self._bias, first, axis=2))
 
         def padded(branch: Graph) -> str:
             keep = branch.node("Unsqueeze", branch.node("Cast", "attention_mask", to=TensorProto.BOOL), one)
-            lowest = branch.constant("lowest", np.array(np.finfo(np.float32).min))
-            return branch.node("Softmax", branch.node("Where", keep, scores, lowest), axis=-1)
+            return branch.node("Softmax", branch.node("Where", keep, scores, self._lowest(branch)), axis=-1)
 
         shares = graph.choose(self._unpadded, lambda branch: branch.node("Softmax", scores, axis=-1), padded)
         context = self.product(graph.node("MatMul", shares, x), f"{name}.value", layer.value.weight)
@@ -176,8 +208,8 @@ class _Writer:
         return self._feed_forward(cls, name, layer, output="cls")
 
     def head(self) -> str:
-        """Pooler, tanh and classifier on `cls`; `logits` [batch, labels]."""
-        pooled = self.graph.node("Tanh", self.product("cls", "pooler", *self.bert.pooler))
+        """Pooler, its activation and classifier on `cls`; `logits` [batch, labels]."""
+        pooled = self.graph.activate(self.bert.pooled, self.product("cls", "pooler", *self.bert.pooler))
         return self.product(pooled, "classifier", *self.bert.classifier, output="logits")
 
     def mean(self, x: str) -> str:
@@ -196,9 +228,13 @@ class _Writer:
         return output or y
 
     def _feed_forward(self, x: str, name: str, layer: Layer, output: str | None = None) -> str:
-        inner = self.graph.node("Gelu", self.product(x, f"{name}.up", *layer.up))
+        inner = self.graph.activate(self.bert.activation, self.product(x, f"{name}.up", *layer.up))
         inner = self.product(inner, f"{name}.down", *layer.down)
         return self._norm(self.graph.node("Add", inner, x), f"{name}.output", layer.output_norm, output)
+
+    @staticmethod
+    def _lowest(branch: Graph) -> str:
+        return branch.constant("lowest", np.array(np.finfo(np.float32).min))
 
     def _norm(self, x: str, name: str, norm: Norm, output: str | None = None) -> str:
         scale = self.graph.constant(f"{name}.norm.scale", norm.scale)
