@@ -46,12 +46,27 @@ def cosine(first: Floats, second: Floats) -> NDArray[np.float64]:
 
 
 def expected_calibration_error(probabilities: NDArray[np.float64], labels: Ints, bins: int = 15) -> float:
-    """Mean gap between confidence and accuracy over equal-width bins, weighted by their size.
+    """The calibration gap of probabilities [n, labels] and the labels [n] that are right."""
+    return calibration_gap(probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels, bins)
+
+
+def calibration_gap(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins: int = 15) -> float:
+    """Mean gap between confidence [n] and accuracy over equal-width bins, weighted by their size.
 
     Guo et al. 2017, "On Calibration of Modern Neural Networks", equation 3.
     """
-    confidence = probabilities.max(axis=-1)
-    correct = probabilities.argmax(axis=-1) == labels
     index = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    gaps = [abs(float(correct[index == b].sum() - confidence[index == b].sum())) for b in np.unique(index)]
-    return sum(gaps) / len(labels)
+    gaps = [abs(float(right[index == b].sum() - confidence[index == b].sum())) for b in np.unique(index)]
+    return sum(gaps) / len(confidence)
+
+
+def calibration_error_by_chance(probabilities: NDArray[np.float64], bins: int = 15, draws: int = 100) -> float:
+    """Mean expected calibration error over labels drawn from the probabilities [n, labels] themselves.
+
+    What a perfectly calibrated model would show on so few texts: the estimate is never negative, so noise does not
+    cancel out of it (Nixon et al. 2019, "Measuring Calibration in Deep Learning").
+    """
+    random = np.random.default_rng(0)
+    edges = probabilities.cumsum(axis=-1)[:, :-1]
+    drawn = (random.random((draws, len(edges), 1)) > edges).sum(axis=-1)
+    return float(np.mean([expected_calibration_error(probabilities, labels, bins) for labels in drawn]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -60,7 +60,7 @@ def verify(out: Path, folder: Path, checkpoint: Path | None = None) -> Verdict:
     console.print("answering the dev sets as served")
     served = evaluation.answer(Served(engine), tokenizer, sets)
     made = (out / FLOAT32).is_dir()
-    temperature = fit_temperature(*pooled(served, sets)) if made else artifact.manifest.temperature
+    temperature = fit_temperature(within_classes(served, sets).values()) if made else artifact.manifest.temperature
     found = evaluation.scores(served, sets)
     if made:
         console.print("answering them in float32")
@@ -83,32 +83,44 @@ def verify(out: Path, folder: Path, checkpoint: Path | None = None) -> Verdict:
     return Verdict(found, problems)
 
 
-def pooled(answers: Answers, sets: DevSets) -> tuple[Floats, NDArray[np.int64]]:
-    """Logits [n, labels] and classes [n] of all labelled sets together."""
-    names = list(sets.classes)
-    return np.concatenate([answers.logits[n] for n in names]), np.concatenate([sets.classes[n] for n in names])
+def within_classes(answers: Answers, sets: DevSets) -> dict[str, tuple[Floats, NDArray[np.int64]]]:
+    """Logits [n, classes] and classes [n] of each labelled set, over the classes that occur in it.
+
+    SST-2 has no neutral texts: there, as for its accuracy, positive stands against negative.
+    """
+    found: dict[str, tuple[Floats, NDArray[np.int64]]] = {}
+    for name, classes in sets.classes.items():
+        present, indices = np.unique(classes, return_inverse=True)
+        found[name] = answers.logits[name][:, present], indices
+    return found
 
 
-def fit_temperature(logits: Floats, classes: NDArray[np.int64]) -> float:
-    """The temperature that makes the classes [n] most likely under softmax(logits [n, labels] / temperature)."""
+def fit_temperature(labelled: Iterable[tuple[Floats, NDArray[np.int64]]]) -> float:
+    """The temperature that makes the classes [n] most likely under softmax(logits [n, classes] / temperature), over
+    several sets that count alike."""
     from scipy.optimize import minimize_scalar
 
-    rows = np.arange(len(classes))
+    known = list(labelled)
 
     def loss(log_temperature: float) -> float:
-        probabilities = metrics.softmax(logits, float(np.exp(log_temperature)))
-        return -float(np.log(probabilities[rows, classes] + 1e-12).mean())
+        temperature = float(np.exp(log_temperature))
+        return -sum(
+            float(np.log(metrics.softmax(logits, temperature)[np.arange(len(classes)), classes] + 1e-12).mean())
+            for logits, classes in known
+        )
 
     return round(float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)), 4)
 
 
 def calibration_error(answers: Answers, sets: DevSets, temperature: float) -> dict[str, float]:
-    """Expected calibration error of each labelled set with the temperature, and without it (`_raw`)."""
+    """Expected calibration error of each labelled set with the temperature, without it (`_raw`), and the error that
+    sampling alone would show of a perfectly calibrated model with these confidences (`_chance`)."""
     found: dict[str, float] = {}
-    for name, classes in sets.classes.items():
-        for suffix, value in (("", temperature), ("_raw", 1.0)):
-            probabilities = metrics.softmax(answers.logits[name], value)
-            found[f"{name}_ece{suffix}"] = metrics.expected_calibration_error(probabilities, classes)
+    for name, (logits, classes) in within_classes(answers, sets).items():
+        probabilities = metrics.softmax(logits, temperature)
+        found[f"{name}_ece"] = metrics.expected_calibration_error(probabilities, classes)
+        found[f"{name}_ece_raw"] = metrics.expected_calibration_error(metrics.softmax(logits), classes)
+        found[f"{name}_ece_chance"] = metrics.calibration_error_by_chance(probabilities)
     return found
 
 

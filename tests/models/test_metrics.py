@@ -90,3 +90,10 @@ def test_calibration_error_puts_neighbours_into_one_bin() -> None:
 def test_calibration_error_is_a_share(logits: metrics.Floats, bins: int) -> None:
     labels = np.zeros(len(logits), np.int64)
     assert 0 <= metrics.expected_calibration_error(metrics.softmax(logits), labels, bins) <= 1
+
+
+def test_a_calibrated_model_shows_some_error_by_chance_and_less_on_more_texts() -> None:
+    unsure = np.full((100, 2), 0.5)
+    assert 0.01 < metrics.calibration_error_by_chance(unsure) < 0.1
+    assert metrics.calibration_error_by_chance(np.full((10_000, 2), 0.5)) < 0.02
+    assert metrics.calibration_error_by_chance(np.eye(3)) == pytest.approx(0.0)

@@ -16,8 +16,7 @@ TINY = Path(__file__).parents[1] / "tiny"
 
 
 def test_bins_hold_mean_confidence_and_accuracy() -> None:
-    probabilities = np.array([[0.98, 0.01, 0.01], [0.92, 0.04, 0.04], [0.2, 0.55, 0.25], [0.0, 0.0, 1.0]])
-    confidence, accuracy = reliability.bins(probabilities, np.array([0, 1, 1, 2]))
+    confidence, accuracy = reliability.bins(np.array([0.98, 0.92, 0.55, 1.0]), np.array([True, False, True, True]))
     assert confidence == pytest.approx([0.55, (0.98 + 0.92 + 1.0) / 3])
     assert accuracy == pytest.approx([1.0, 2 / 3])
 

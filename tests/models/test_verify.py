@@ -14,8 +14,9 @@ pytest.importorskip("scipy", reason="SciPy belongs to the training set: make tes
 from typer.testing import CliRunner
 
 from models.__main__ import app
+from models.evaluation import Answers, DevSets
 from models.manifest import BOUNDS, broken
-from models.verify import fit_temperature, verify
+from models.verify import calibration_error, fit_temperature, verify, within_classes
 from service.artifact import Artifact
 
 TINY = Path(__file__).parents[1] / "tiny"
@@ -81,7 +82,18 @@ def test_temperature_undoes_a_scale() -> None:
     logits = rng.normal(0, 2, (4000, 3)).astype(np.float32)
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     classes = np.array([rng.choice(3, p=row / row.sum()) for row in probabilities.astype(np.float64)])
-    assert fit_temperature(logits * 2.5, classes) == pytest.approx(2.5, rel=0.08)
+    assert fit_temperature([(logits * 2.5, classes)]) == pytest.approx(2.5, rel=0.08)
+
+
+def test_a_set_without_neutral_texts_is_measured_between_its_two_classes() -> None:
+    sets = DevSets({}, {"sst2": np.array([0, 2, 2]), "trees": np.array([0, 1, 2])}, [], {})
+    logits = np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0], [6.0, 9.0, 5.0]], np.float32)
+    found = within_classes(Answers({"sst2": logits, "trees": logits}, logits), sets)
+    assert found["sst2"][0].tolist() == [[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]]
+    assert found["sst2"][1].tolist() == [0, 1, 1]
+    assert found["trees"][0].shape == (3, 3)
+    certain = {"sst2": 40 * np.eye(3, dtype=np.float32)[[0, 2, 2]], "trees": 40 * np.eye(3, dtype=np.float32)}
+    assert calibration_error(Answers(certain, logits), sets, 1.0)["sst2_ece"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_the_committed_tiny_model_holds_what_its_builder_makes() -> None:
