@@ -68,6 +68,7 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) export $(WORK)/second --out models/sentiment-en
 	$(MODELS) quantize models/sentiment-en --data $(DATA)
 	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/second --data $(DATA)
+	$(MODELS) checklist models/sentiment-en --record
 	$(MODELS) card models/sentiment-en --training $(WORK)/student/training.json \
 		--training $(WORK)/second/training.json --table models/sentiment-en/fp32/quantization.md
 	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg

@@ -1,4 +1,4 @@
-"""How a model is made, step by step: starts, templates, finetune, label, export, quantize, verify, card."""
+"""How a model is made, step by step: starts, templates, finetune, label, export, quantize, verify, checklist, card."""
 
 from __future__ import annotations
 
@@ -129,6 +129,24 @@ def verify(
     for problem in verdict.broken:
         typer.echo(f"broken: {problem}", err=True)
     raise typer.Exit(1 if verdict.broken else 0)
+
+
+@app.command()
+def checklist(
+    folder: Folder,
+    failures: Annotated[bool, typer.Option("--failures", help="Print every case that fails.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Write the pass rates into the manifest.")] = False,
+) -> None:
+    """Put a model through the checklist: pass rate by capability, as it is served."""
+    from models.checklist import judge
+
+    judgements = judge.check(folder)
+    for judgement in judgements:
+        if failures and not judgement.passed:
+            typer.echo(judge.failure(judgement))
+    typer.echo(judge.table(judgements))
+    if record:
+        judge.record(folder, judgements)
 
 
 @app.command()

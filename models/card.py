@@ -51,6 +51,7 @@ def card(artifact: Artifact, records: Sequence[dict[str, Any]], table: str) -> s
         sizes={name: artifact.path(name).stat().st_size / 1e6 for name in manifest.files},
         labelled=LABELLED,
         rated=RATED,
+        checklist=manifest.metrics.get("checklist", {}),
         value=value,
         percent=percent,
     )

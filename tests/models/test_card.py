@@ -45,6 +45,19 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     assert "Spearman not measured" in text
 
 
+def test_the_checklist_is_shown_by_capability_or_said_to_be_missing() -> None:
+    manifest = Artifact.open(TINY).manifest
+    measured = {"negation": {"cases": 8, "passed": 7}, "emoji": {"cases": 2, "passed": 2}}
+    with_it = Artifact(TINY, manifest.model_copy(update={"metrics": {"checklist": measured}}))
+    assert "|---|---:|---:|\n| negation | 8 | 87.5 % |\n| emoji | 2 | 100.0 % |\n\n## Size" in card.card(
+        with_it, [RECORD], ""
+    )
+    without = Artifact(TINY, manifest.model_copy(update={"metrics": {}}))
+    assert "## Checklist\n\nNot put through the checklist (`python -m models checklist`).\n\n## Size" in card.card(
+        without, [RECORD], ""
+    )
+
+
 def test_a_card_is_written_beside_the_manifest(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(TINY, tmp_path / "model"))
     training, table = tmp_path / "training.json", tmp_path / "table.md"
