@@ -5,17 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DEFAULT_MODEL = Path(__file__).parent.parent / "models" / "sentiment-en"
+
+
+Exposure = Literal["on", "open", "off"]
+"""Who is answered: whoever is answered elsewhere, everybody, nobody."""
 
 
 class Settings(BaseSettings):
     """Settings with their defaults; each description is what the documentation and `--help` show."""
 
     model_config = SettingsConfigDict(
-        env_prefix="SENTIMENT_", env_ignore_empty=True, frozen=True, extra="forbid", cli_kebab_case=True
+        env_prefix="SENTIMENT_",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        cli_kebab_case=True,
+        # A value that is refused may be a key, or stand beside one.
+        hide_input_in_errors=True,
     )
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
@@ -37,6 +47,19 @@ class Settings(BaseSettings):
         30.0, gt=0, description="Seconds a request may take; past it 504, and what has not run is dropped."
     )
     grace_period: int = Field(30, ge=0, description="Seconds after SIGTERM in which what was admitted is answered.")
+    api_keys: SecretStr | None = Field(
+        None, description="Keys, comma or newline between them, one of which every request must carry; unset: none is."
+    )
+    api_keys_file: Path | None = Field(
+        None, description="File of such keys, one a line, read again when it changes; in force beside those given."
+    )
+    admin_keys: SecretStr | None = Field(
+        None, description="Keys that open the routes of administration, and all others; unset: administration is off."
+    )
+    metrics: Exposure = Field(
+        "on", description="Answer /metrics: on, with a key where keys are set; open, without one too; off, not at all."
+    )
+    docs: Exposure = Field("on", description="Answer /docs and /openapi.json: on, open or off, as with metrics.")
     page: bool = Field(True, description="Serve the playground, a page to try the service on, at /.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe events logged.")
     log_format: Literal["json", "console"] = Field("json", description="Form of the log lines.")

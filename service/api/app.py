@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from service import __version__
 from service.api import errors, page
+from service.api.access import Access, Keys, RequireKey
 from service.api.compat import ROUTERS
 from service.api.middleware import BodyLimit, Observe
-from service.api.routes import router
+from service.api.routes import metrics_router, router
 from service.api.state import State
 from service.cpu import usable_cores
 from service.errors import ArtifactError
@@ -27,6 +29,9 @@ log = get(__name__)
 
 QUIET_ROUTES = ("/healthz", "/readyz", "/metrics")
 """Asked every few seconds by machines: logged at debug level unless they fail."""
+
+DOCS = ("/docs", "/openapi.json", "/static-offline-docs/")
+"""Where the interface is described."""
 
 LAST_SECONDS = 5.0
 """How long the stop waits for running texts once no request is open: far longer than the longest run takes."""
@@ -56,7 +61,8 @@ def create_app(settings: Settings) -> FastAPI:
         service.all_answered = await asyncio.to_thread(service.scheduler.stop, LAST_SECONDS)
         log.info("stopped", all_answered=service.all_answered)
 
-    app = FastAPIOffline(
+    application = partial(FastAPI, openapi_url=None) if settings.docs == "off" else FastAPIOffline
+    app = application(
         title="Sentiment service",
         version=__version__,
         description="Says how a text feels: a label, calibrated probabilities and a valence; or its vector.",
@@ -66,11 +72,26 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.state.request_timeout = settings.request_timeout
+    access = Access(Keys(settings.api_keys, settings.api_keys_file), admin=Keys(settings.admin_keys))
+    app.state.access = access
     for routes in (router, *ROUTERS):
         app.include_router(routes)
+    if settings.metrics != "off":
+        app.include_router(metrics_router)
     if settings.page:
         app.include_router(page.router())
     errors.install(app)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    if access.keys:
+        app.add_middleware(RequireKey, access=access, open_to_all=_open_paths(settings))
     app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES)
     return app
+
+
+def _open_paths(settings: Settings) -> list[str]:
+    """Where no key is asked for, health aside. The page holds nothing: what it asks the service, it asks with a key."""
+    return [
+        *(page.PATHS if settings.page else ()),
+        *(("/metrics",) if settings.metrics == "open" else ()),
+        *(DOCS if settings.docs == "open" else ()),
+    ]

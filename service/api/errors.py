@@ -36,6 +36,21 @@ class MediaTypeError(errors.ServiceError):
     code = "unsupported_media_type"
 
 
+class UnauthorizedError(errors.ServiceError):
+    """No key was sent, or none that fits."""
+
+    code = "invalid_api_key"
+
+    def __init__(self, message: str = "a key is needed, as Authorization: Bearer KEY or X-API-Key: KEY") -> None:
+        super().__init__(message)
+
+
+class ForbiddenError(errors.ServiceError):
+    """What nobody may do here."""
+
+    code = "forbidden"
+
+
 class CallerLeftError(Exception):
     """The connection closed before the answer: nobody is there to read one."""
 
@@ -44,6 +59,8 @@ STATUS: dict[type[errors.ServiceError], HTTPStatus] = {
     errors.InputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.RequestError: HTTPStatus.UNPROCESSABLE_ENTITY,
     MalformedError: HTTPStatus.BAD_REQUEST,
+    UnauthorizedError: HTTPStatus.UNAUTHORIZED,
+    ForbiddenError: HTTPStatus.FORBIDDEN,
     BodyTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     MediaTypeError: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     errors.OverloadedError: HTTPStatus.TOO_MANY_REQUESTS,
@@ -60,9 +77,15 @@ _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 def error_response(error: errors.ServiceError) -> Response:
-    """An error as a whole response, with Retry-After where waiting helps."""
-    headers = {"retry-after": str(error.retry_after)} if isinstance(error, errors.OverloadedError) else None
-    return _response(STATUS[type(error)], error_body(error), headers)
+    """An error as a whole response."""
+    return _response(STATUS[type(error)], error_body(error), error_headers(error))
+
+
+def error_headers(error: errors.ServiceError) -> Mapping[str, str] | None:
+    """What a failure says in headers: Retry-After where waiting helps, how a key is sent where one is needed."""
+    if isinstance(error, errors.OverloadedError):
+        return {"retry-after": str(error.retry_after)}
+    return {"www-authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None
 
 
 def install(app: FastAPI) -> None:

@@ -14,6 +14,9 @@ WEB = Path(__file__).parents[1] / "web"
 
 INDEX = "index.html"
 
+PATHS = ("/", "/assets/")
+"""The page, and the folder of what it loads."""
+
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

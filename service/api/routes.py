@@ -34,6 +34,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 UNKNOWN_QUERY: dict[int | str, dict[str, Any]] = {422: ERRORS[422]}
 
 router = APIRouter()
+metrics_router = APIRouter()
 
 
 @router.post("/classify", response_model=schemas.ClassifyResponse, responses=ERRORS)
@@ -138,7 +139,9 @@ async def readyz(_query: NoQuery, service: Service) -> schemas.Health:
     return {"status": "ready"}
 
 
-@router.get("/metrics", response_class=Response, responses={**UNKNOWN_QUERY, 200: {"content": {"text/plain": {}}}})
+@metrics_router.get(
+    "/metrics", response_class=Response, responses={**UNKNOWN_QUERY, 200: {"content": {"text/plain": {}}}}
+)
 async def metrics(_query: NoQuery, service: Service) -> Response:
     """Every metric in Prometheus' text format."""
     return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")

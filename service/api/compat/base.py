@@ -15,8 +15,8 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
-from service.api.errors import STATUS, MalformedError
-from service.errors import OverloadedError, RequestError, ServiceError
+from service.api.errors import STATUS, MalformedError, error_headers
+from service.errors import RequestError, ServiceError
 from service.inference import Classification, Embedding
 
 Numbers = NDArray[np.float32] | NDArray[np.float64]
@@ -61,13 +61,14 @@ class PeerRoute(APIRoute):
             try:
                 return await handle(request)
             except (ServiceError, RequestValidationError, HTTPException) as error:
-                return self._failure(_understood(error))
+                return self.failure(_understood(error))
 
         return handled
 
-    def _failure(self, error: ServiceError) -> Response:
-        headers = {"retry-after": str(error.retry_after)} if isinstance(error, OverloadedError) else None
-        return reply(self.body(error), self.status(error), headers)
+    @classmethod
+    def failure(cls, error: ServiceError) -> Response:
+        """A failure as a whole response."""
+        return reply(cls.body(error), cls.status(error), error_headers(error))
 
 
 class Prediction(TypedDict):
