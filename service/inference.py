@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from service.engine import Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError, ServiceError
 from service.metrics import Metrics
 from service.reading import Piece, Reading
-from service.scheduler import Scheduler, Split
+from service.scheduler import Scheduler, Split, Ticket
+from service.timings import Timings
 from service.tokenizer import Tokenizer
 
 Pool = Literal["cls", "mean"]
@@ -132,6 +134,9 @@ class Inference:
         self._engine = Engine(artifact)
         self._scheduler = scheduler
         self._metrics = metrics
+        # Looked up once: a lookup by labels costs as much as what it counts.
+        self._infer_seconds = {graph: metrics.inference_seconds.labels(graph) for graph in ("classify", "embed")}
+        self._predicted = {label: metrics.predictions.labels(label) for label in self.manifest.labels}
 
     @classmethod
     def open(cls, folder: Path, scheduler: Scheduler, metrics: Metrics, limits: Limits) -> Inference:
@@ -142,7 +147,7 @@ class Inference:
 
     def classify(
         self, texts: Sequence[str], long_text: LongText = "window", detail: Detail | None = None
-    ) -> Future[list[Classification | ServiceError]]:
+    ) -> Ticket[list[Classification | ServiceError]]:
         """Label texts, in order; a text at fault gets its error in its place.
 
         Raises RequestError, OverloadedError or UnavailableError for the request as a whole.
@@ -158,7 +163,7 @@ class Inference:
         *,
         normalize: bool = False,
         dimensions: int | None = None,
-    ) -> Future[list[Embedding | ServiceError]]:
+    ) -> Ticket[list[Embedding | ServiceError]]:
         """Vectors of texts, in order: the last hidden state of [CLS], or the mean over all tokens' hidden states.
 
         `dimensions` keeps the first so many values; `normalize` then scales to unit length. Raises as `classify` does.
@@ -170,7 +175,7 @@ class Inference:
         run = partial(self._embed, pool=pool, long_text=long_text, normalize=normalize, dimensions=dimensions)
         return self._submit(texts, "embed", run, CHARACTERS["window"])
 
-    def explain(self, texts: Sequence[str]) -> Future[list[Explanation | ServiceError]]:
+    def explain(self, texts: Sequence[str]) -> Ticket[list[Explanation | ServiceError]]:
         """Label texts and say which words carried the label, by masking each in turn.
 
         Leave-one-out erasure: Li et al. 2016, "Understanding Neural Networks through Representation Erasure".
@@ -196,8 +201,8 @@ class Inference:
                     )
 
     def _submit(
-        self, texts: Sequence[str], operation: str, run: Callable[[Reading], object], characters: int
-    ) -> Future[list[Any]]:
+        self, texts: Sequence[str], operation: str, run: Callable[[Reading, Timings], object], characters: int
+    ) -> Ticket[list[Any]]:
         """Queue texts, each thought to take a run for so many of its characters."""
         if not 1 <= len(texts) <= self.limits.texts:
             raise RequestError(
@@ -206,34 +211,36 @@ class Inference:
                 param="inputs",
             )
         units = [1 + min(len(text), self.limits.characters) // characters for text in texts]
-        tasks = [partial(self._task, text, operation, run) for text in texts]
-        future = self._scheduler.submit(tasks, units)
+        timings = Timings()
+        tasks = [partial(self._task, text, run, timings) for text in texts]
+        future = self._scheduler.submit(tasks, units, timings)
         future.add_done_callback(partial(self._count, operation))
         return future
 
-    def _task(self, text: str, operation: str, run: Callable[[Reading], object]) -> object:
-        return run(self._read(text))
+    def _task(self, text: str, run: Callable[[Reading, Timings], object], timings: Timings) -> object:
+        return run(self._read(text, timings), timings)
 
     def _count(self, operation: str, future: Future[list[Any]]) -> None:
         """Count how each text of a request ended and what was read of it, unless its caller left."""
         if future.cancelled() or future.exception():
             return
-        for answer in future.result():
-            failed = isinstance(answer, ServiceError)
-            outcome = "invalid" if isinstance(answer, InputError) else "error" if failed else "ok"
-            self._metrics.texts.labels(operation, outcome).inc()
-            if not failed:
-                self._metrics.tokens.labels(operation).inc(answer.tokens)
+        answers = future.result()
+        for outcome, count in Counter(map(_outcome, answers)).items():
+            self._metrics.texts.labels(operation, outcome).inc(count)
+        tokens = sum(answer.tokens for answer in answers if not isinstance(answer, ServiceError))
+        self._metrics.tokens.labels(operation).inc(tokens)
 
-    def _read(self, text: str) -> Reading:
+    def _read(self, text: str, timings: Timings) -> Reading:
         if len(text) > self.limits.characters:
             raise InputError(
                 f"the text has {len(text)} characters; {self.limits.characters} are allowed", code="text_too_long"
             )
-        began = time.perf_counter()
+        began = time.monotonic()
         reading = self._tokenizer.read(text)
-        self._metrics.tokenize_seconds.observe(time.perf_counter() - began)
+        self._metrics.tokenize_seconds.observe(timings.done(timings.tokenize, began))
         self._metrics.text_tokens.observe(reading.tokens)
+        if unknown := self._tokenizer.unknown(reading):
+            self._metrics.unknown.inc(unknown)
         return reading
 
     def _pieces(self, reading: Reading, long_text: LongText) -> tuple[list[Piece], _Read]:
@@ -257,7 +264,9 @@ class Inference:
         if count > limit:
             raise InputError(f"the text has {count} {what}; {limit} are allowed", code=f"too_many_{what}")
 
-    def _classify(self, reading: Reading, long_text: LongText, detail: Detail | None) -> Classification | Split:
+    def _classify(
+        self, reading: Reading, timings: Timings, long_text: LongText, detail: Detail | None
+    ) -> Classification | Split:
         pieces, read = self._pieces(reading, long_text)
         sentences = reading.sentences() if detail == "sentences" else []
         self._bound(len(sentences), self.limits.sentences, "sentences")
@@ -272,14 +281,21 @@ class Inference:
             ]
             shown = parts[: len(pieces)] if detail == "windows" else parts[len(pieces) :]
             answer = Classification(**whole, **read, parts=tuple(shown))
-            self._metrics.predictions.labels(answer.label).inc()
+            self._predicted[answer.label].inc()
             self._metrics.confidence.observe(answer.score)
             return answer
 
-        return _run([partial(self._logits, piece.ids) for piece in run], join)
+        return _run([partial(self._logits, timings, piece.ids) for piece in run], join)
 
     def _embed(
-        self, reading: Reading, pool: Pool, long_text: LongText, *, normalize: bool, dimensions: int | None
+        self,
+        reading: Reading,
+        timings: Timings,
+        pool: Pool,
+        long_text: LongText,
+        *,
+        normalize: bool,
+        dimensions: int | None,
     ) -> Embedding | Split:
         pieces, read = self._pieces(reading, long_text)
 
@@ -288,9 +304,9 @@ class Inference:
             return Embedding(_unit(vector) if normalize else vector, **read)
 
         run = self._cls if pool == "cls" else self._mean
-        return _run([partial(run, piece.ids) for piece in pieces], join)
+        return _run([partial(run, timings, piece.ids) for piece in pieces], join)
 
-    def _explain(self, reading: Reading, mask: int) -> Explanation | Split:
+    def _explain(self, reading: Reading, timings: Timings, mask: int) -> Explanation | Split:
         (piece,), read = self._pieces(reading, "error")
         words = reading.words()
         self._bound(len(words), self.limits.words, "words")
@@ -303,7 +319,7 @@ class Inference:
             return Explanation(**whole, tokens=read["tokens"], words=shown)
 
         variants = [piece.ids, *(reading.masked(word, mask) for word in words)]
-        return _run([partial(self._logits, ids) for ids in variants], join)
+        return _run([partial(self._logits, timings, ids) for ids in variants], join)
 
     def _scores(self, logits: Floats) -> _Scores:
         probabilities = softmax(logits, self.manifest.temperature)
@@ -315,17 +331,28 @@ class Inference:
             "valence": by_label.get("positive", 0.0) - by_label.get("negative", 0.0),
         }
 
-    def _logits(self, ids: NDArray[np.int64]) -> Floats:
-        with self._metrics.inference_seconds.labels("classify").time():
-            return self._engine.classify(ids).logits
+    def _logits(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
+        return self._timed(self._engine.classify, "classify", timings, ids).logits
 
-    def _cls(self, ids: NDArray[np.int64]) -> Floats:
-        with self._metrics.inference_seconds.labels("classify").time():
-            return self._engine.classify(ids).cls
+    def _cls(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
+        return self._timed(self._engine.classify, "classify", timings, ids).cls
 
-    def _mean(self, ids: NDArray[np.int64]) -> Floats:
-        with self._metrics.inference_seconds.labels("embed").time():
-            return self._engine.embed(ids)
+    def _mean(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
+        return self._timed(self._engine.embed, "embed", timings, ids)
+
+    def _timed(
+        self, run: Callable[[NDArray[np.int64]], Result], graph: str, timings: Timings, ids: NDArray[np.int64]
+    ) -> Result:
+        began = time.monotonic()
+        result = run(ids)
+        self._infer_seconds[graph].observe(timings.done(timings.infer, began))
+        return result
+
+
+def _outcome(answer: object) -> str:
+    if isinstance(answer, InputError):
+        return "invalid"
+    return "error" if isinstance(answer, ServiceError) else "ok"
 
 
 def _run(tasks: Sequence[Callable[[], Floats]], join: Callable[[list[Floats]], Result]) -> Result | Split:

@@ -32,6 +32,7 @@ class Metrics:
         self.texts = self._counter("texts", "Texts answered or refused.", "operation", "outcome")
         self.tokens = self._counter("tokens", "Tokens read by the encoder.", "operation")
         self.text_tokens = self._histogram("text_tokens", "Tokens of a text, those left out included.", _TOKENS)
+        self.unknown = self._counter("unknown_tokens", "Tokens that the vocabulary has no word for, as [UNK].")
         self.truncated = self._counter("truncated_texts", "Texts of which not every token was read.")
         self.windowed = self._counter("windowed_texts", "Texts read in several windows.")
         self.queue_seconds = self._histogram("queue_seconds", "Time a text waited for a worker.", _SECONDS)
@@ -40,11 +41,19 @@ class Metrics:
         self.predictions = self._counter("predictions", "Texts by predicted label.", "label")
         self.confidence = self._histogram("confidence", "Probability of the predicted label.", _SHARES)
         self.rejected = self._counter("rejected_requests", "Requests refused by admission.", "reason")
-        self.dropped = self._counter("dropped_texts", "Queued texts dropped unrun: their caller left or timed out.")
+        self.dropped = self._counter(
+            "dropped_texts", "Queued texts dropped unrun: their caller left or timed out.", "reason"
+        )
         self.queue_depth = self._gauge("queue_depth", "Texts waiting for a worker.")
+        self.in_flight = self._gauge("requests_in_flight", "HTTP requests being answered.")
         self.running = self._gauge("running_texts", "Texts being worked on.")
         self.workers = self._gauge("workers_alive", "Worker threads that can take work.")
         self.ready = self._gauge("ready", "1 when the service takes work, else 0.")
+        # A series that appears with its first event has no rate until the second.
+        for reason in ("deadline", "disconnect", "other"):
+            self.dropped.labels(reason)
+        for reason in ("overloaded", "unavailable", "too_much_work"):
+            self.rejected.labels(reason)
 
     def render(self) -> bytes:
         """Every metric in Prometheus' text format."""

@@ -54,6 +54,10 @@ class Reading:
         """How many tokens the text has, special tokens included."""
         return len(self._ids)
 
+    def count(self, id_: int) -> int:
+        """How many of the tokens have this id."""
+        return self._ids.count(id_)
+
     @property
     def fits(self) -> bool:
         """Whether the model reads it in one piece."""

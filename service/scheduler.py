@@ -17,16 +17,35 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from service.errors import EngineError, OverloadedError, RequestError, ServiceError, UnavailableError
 from service.logs import describe, get
 from service.metrics import Metrics
+from service.timings import Timings
 
 log = get(__name__)
 
+T = TypeVar("T")
+Reason = Literal["deadline", "disconnect", "other"]
+"""Why a request was given up."""
+
 Task = Callable[[], Any]
 """What a worker calls for one text. It returns the text's outcome, or a Split."""
+
+
+class Ticket(Future[T]):
+    """A request's outcomes to come, and where its time goes."""
+
+    def __init__(self, timings: Timings | None = None) -> None:
+        super().__init__()
+        self.timings = timings or Timings()
+        self.reason: Reason = "other"
+
+    def give_up(self, reason: Reason) -> None:
+        """Cancel what has not run, and say why."""
+        self.reason = reason
+        self.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +89,7 @@ class _Pending:
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    future: Future[list[Any]]
+    future: Ticket[list[Any]]
     waiting: deque[_Work] = field(default_factory=deque)
 
 
@@ -115,10 +134,13 @@ class Scheduler:
         """Whether a request would be considered at all."""
         return self._open and not self._stopping
 
-    def submit(self, tasks: Sequence[Task], units: Sequence[int] | None = None) -> Future[list[Any]]:
+    def submit(
+        self, tasks: Sequence[Task], units: Sequence[int] | None = None, timings: Timings | None = None
+    ) -> Ticket[list[Any]]:
         """Queue one request. Its future gives each task's outcome in order: its result, or a ServiceError.
 
-        `units` says how many runs each task is thought to take if it splits; unsaid, each takes one. Never waits.
+        `units` says how many runs each task is thought to take if it splits; unsaid, each takes one. `timings` is
+        told of the wait, and of whatever else the tasks tell it. Never waits.
         Raises UnavailableError while not accepting, OverloadedError when the runs do not fit the queue now,
         RequestError when they never would, ValueError without tasks.
         """
@@ -127,11 +149,12 @@ class Scheduler:
         units = units or [1] * len(tasks)
         total = sum(units)
         if total > self.capacity:
+            self._metrics.rejected.labels("too_much_work").inc()
             raise RequestError(
                 f"the request takes about {total} runs and the queue holds {self.capacity}: send fewer texts at a time",
                 code="too_much_work",
             )
-        future: Future[list[Any]] = Future()
+        future: Ticket[list[Any]] = Ticket(timings)
         request = _Request(future)
         whole = _Pending(request, [None] * len(tasks), len(tasks), lambda outcomes: _resolve(future, outcomes))
         with self._lock:
@@ -204,7 +227,7 @@ class Scheduler:
                 return
             self._turns.remove(request)
             self._waiting -= sum(work.units for work in request.waiting)
-            self._metrics.dropped.inc(len(request.waiting))
+            self._metrics.dropped.labels(request.future.reason).inc(len(request.waiting))
             request.waiting.clear()
             self._tell_if_idle()
 
@@ -231,6 +254,7 @@ class Scheduler:
     def _run(self, work: _Work) -> None:
         began = time.monotonic()
         self._metrics.queue_seconds.observe(began - work.queued)
+        work.parent.request.future.timings.taken(work.queued, began)
         try:
             self._answer(work, work.task)
         finally:

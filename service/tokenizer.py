@@ -26,6 +26,8 @@ class Tokenizer:
         self._rust.encode_special_tokens = True  # [SEP] in a text is what somebody wrote, not the end of it
         self._cleanup = tuple(cleanup)
         self.max_tokens = max_tokens
+        unknown = getattr(self._rust.model, "unk_token", None)
+        self._unknown = self._rust.token_to_id(unknown) if unknown else None
         if len(self._rust.encode("").ids) != 2:
             raise ArtifactError(f"{path.name} does not frame a text by one token at each end, as [CLS] and [SEP]")
 
@@ -39,6 +41,10 @@ class Tokenizer:
         """The id of the mask token of masked language modelling, if the vocabulary has one."""
         ids = (self._rust.token_to_id(token) for token in ("[MASK]", "<mask>"))
         return next((id_ for id_ in ids if id_ is not None), None)
+
+    def unknown(self, reading: Reading) -> int:
+        """How many of a text's tokens stand for what the vocabulary has no word for."""
+        return reading.count(self._unknown) if self._unknown is not None else 0
 
     def read(self, text: str) -> Reading:
         """Tokenize a text. Raises InputError for one there is nothing to read in."""

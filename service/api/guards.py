@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from concurrent.futures import Future
 from typing import Annotated, TypeVar
 
 from fastapi import Header, Request
 
 from service.api.errors import CallerLeftError
 from service.errors import DeadlineError, RequestError
+from service.scheduler import Ticket
 
 T = TypeVar("T")
 
@@ -38,25 +38,26 @@ def deadline(
     return min(seconds, limit)
 
 
-async def answer(request: Request, work: Future[T], seconds: float) -> T:
+async def answer(request: Request, work: Ticket[T], seconds: float) -> T:
     """Wait for queued work. Whichever way waiting ends without an answer, what has not run is dropped.
 
     Raises DeadlineError when the time is up, CallerLeftError when the connection closes.
     """
+    request.state.timings = work.timings
     future = asyncio.wrap_future(work)
     watcher = asyncio.ensure_future(_disconnected(request))
-    watcher.add_done_callback(lambda _: future.cancel())
     try:
-        async with asyncio.timeout(seconds):
-            return await future
-    except TimeoutError:
-        raise DeadlineError(f"the request took longer than {seconds:g} seconds") from None
-    except asyncio.CancelledError:
-        if watcher.done() and not watcher.cancelled():
-            raise CallerLeftError from None
-        raise
+        await asyncio.wait((future, watcher), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if future.done():
+            return future.result()
+        if watcher.done():
+            work.give_up("disconnect")
+            raise CallerLeftError
+        work.give_up("deadline")
+        raise DeadlineError(f"the request took longer than {seconds:g} seconds")
     finally:
         watcher.cancel()
+        future.cancel()
 
 
 async def _disconnected(request: Request) -> None:

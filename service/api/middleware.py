@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.errors import CLIENT_CLOSED_REQUEST, BodyTooLargeError, MediaTypeError, error_response
 from service.logs import get
 from service.metrics import Metrics
+from service.timings import Timings
 
 log = get("service.access")
 
@@ -35,6 +36,7 @@ class Observe:
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
+        self.metrics.in_flight.inc()
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         status = CLIENT_CLOSED_REQUEST
@@ -43,13 +45,17 @@ class Observe:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = request_id
+                if spent := _milliseconds(scope):
+                    headers["server-timing"] = ", ".join(f"{name};dur={value}" for name, value in spent.items())
             await send(message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
             await self.app(scope, receive, with_id)
         finally:
+            self.metrics.in_flight.dec()
             self._record(scope, status, time.perf_counter() - began)
             structlog.contextvars.unbind_contextvars("request_id")
 
@@ -65,8 +71,15 @@ class Observe:
             route=template,
             status=status,
             milliseconds=round(seconds * 1000, 2),
+            **{f"{name}_milliseconds": value for name, value in _milliseconds(scope).items()},
             **scope.get("state", {}).get("counts", {}),
         )
+
+
+def _milliseconds(scope: Scope) -> dict[str, float]:
+    """How long a request waited and was worked on, by stage, once it has been queued."""
+    timings: Timings | None = scope.get("state", {}).get("timings")
+    return {name: round(stage.seconds * 1000, 2) for name, stage in timings.stages().items()} if timings else {}
 
 
 class BodyLimit:

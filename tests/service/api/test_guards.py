@@ -59,7 +59,7 @@ def test_past_the_deadline_the_caller_is_told_and_nothing_is_run(held: Held) -> 
     assert answer.status_code == 504
     assert answer.json()["error"]["code"] == "deadline_exceeded"
     assert "0.05 seconds" in answer.json()["error"]["message"]
-    assert held.read("dropped_texts_total") == 7
+    assert held.read("dropped_texts_total", reason="deadline") == 7
     assert held.read("queue_depth") == 0
     held.let_go.set()
     held.until("running_texts", 0)
@@ -76,7 +76,7 @@ def test_a_caller_that_leaves_frees_its_queued_texts(held: Held) -> None:
         caller.sendall(head.encode() + body)
         held.until("queue_depth", 9)
     held.until("queue_depth", 0)
-    assert held.read("dropped_texts_total") == 9
+    assert held.read("dropped_texts_total", reason="disconnect") == 9
     held.until("requests_total", 1, method="POST", route="/embed", status="499")
 
 

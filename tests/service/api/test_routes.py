@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 
 TEXT = "the film is good"
 
@@ -133,7 +135,7 @@ def test_an_explanation_is_what_masking_each_word_takes_away(client: TestClient)
     assert all(text[word["start"] : word["end"]] == word["word"] for word in explained["words"])
     inference = client.app.state.service.loaded  # type: ignore[attr-defined]
     reading = inference._tokenizer.read(text)
-    masked = inference._scores(inference._logits(reading.masked((15, 19), inference._tokenizer.mask)))
+    masked = inference._scores(inference._engine.classify(reading.masked((15, 19), inference._tokenizer.mask)).logits)
     taken = explained["score"] - masked["probabilities"][inference.manifest.labels.index(explained["label"])]
     assert explained["words"][3]["effect"] == pytest.approx(taken, abs=2e-6)
     (plain,) = classify(client, inputs=text)["results"]
@@ -220,3 +222,40 @@ def test_a_request_keeps_the_id_it_came_with(client: TestClient) -> None:
     made = client.get("/healthz", headers={"x-request-id": "no spaces, please"}).headers["x-request-id"]
     assert made != "no spaces, please"
     assert len(made) == 32
+
+
+def server_timing(answer: Any) -> dict[str, float]:
+    stages = (stage.split(";dur=") for stage in answer.headers["server-timing"].split(", "))
+    return {name: float(milliseconds) for name, milliseconds in stages}
+
+
+@pytest.mark.parametrize("route", ["/classify", "/embed", "/explain", "/tei/embed"])
+def test_server_timing_says_where_the_time_went(client: TestClient, route: str) -> None:
+    began = time.perf_counter()
+    spent = server_timing(client.post(route, json={"inputs": [TEXT]}))
+    assert list(spent) == ["queue", "tokenize", "infer"]
+    assert min(spent.values()) >= 0
+    assert sum(spent.values()) <= (time.perf_counter() - began) * 1000
+
+
+def test_what_is_not_queued_has_no_server_timing(client: TestClient) -> None:
+    assert "server-timing" not in client.get("/info").headers
+    assert "infer" not in server_timing(client.post("/classify", json={"inputs": [""]}))
+
+
+def test_the_log_line_of_a_request_says_where_the_time_went(client: TestClient) -> None:
+    with capture_logs() as lines:
+        answer = client.post("/classify", json={"inputs": [TEXT] * 3})
+    (line,) = (line for line in lines if line["event"] == "request")
+    assert {name: line[f"{name}_milliseconds"] for name in ("queue", "tokenize", "infer")} == server_timing(answer)
+    assert line["texts"] == 3
+
+
+def test_words_that_the_vocabulary_lacks_are_counted(client: TestClient) -> None:
+    def count() -> float:
+        metric = client.app.state.service.metrics  # type: ignore[attr-defined] # a FastAPI
+        return float(metric.registry.get_sample_value("sentiment_unknown_tokens_total"))
+
+    before = count()
+    classify(client, inputs=[f"{TEXT} \u4e00 \u4e8c", TEXT])
+    assert count() == before + 2

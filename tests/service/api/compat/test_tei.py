@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import httpx2
@@ -100,7 +101,10 @@ def test_a_full_queue_a_failed_run_and_a_deadline(
     assert (answer.status_code, answer.json()["error_type"]) == (429, "Overloaded")
     assert int(answer.headers["retry-after"]) >= 1
 
+    seconds = [0.0, 0.5]
+
     def fail(*_: object) -> None:
+        time.sleep(seconds.pop(0))
         raise EngineError("the run failed")
 
     monkeypatch.setattr(app.state.service.loaded._engine, "classify", fail)
