@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,9 @@ from service.errors import ArtifactError
 
 MANIFEST = "manifest.json"
 UNSEALED = frozenset({MANIFEST, "README.md"})
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What a model may be called by those who serve it: what a path, a metric's label and `name:pool` carry as it is."""
 
 
 class _Frozen(BaseModel):
@@ -65,10 +69,12 @@ class Manifest(_Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A model folder and its manifest."""
+    """A model folder and its manifest. `digest` is the manifest's sha256, which tells versions of a model apart: the
+    manifest has the digests of all other files."""
 
     folder: Path
     manifest: Manifest
+    digest: str = ""
 
     @classmethod
     def open(cls, folder: Path) -> Artifact:
@@ -77,7 +83,7 @@ class Artifact:
         Raises ArtifactError for a missing or malformed manifest, a graph or tokenizer without a checksum, and a file
         that is missing, altered or outside the folder.
         """
-        artifact = cls(folder, _read(folder / MANIFEST))
+        artifact = cls(folder, *_read(folder / MANIFEST))
         manifest = artifact.manifest
         for needed in (manifest.graphs.classify, manifest.graphs.embed, "tokenizer.json"):
             if needed not in manifest.files:
@@ -103,9 +109,11 @@ def sha256(path: Path) -> str:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _read(path: Path) -> Manifest:
+def _read(path: Path) -> tuple[Manifest, str]:
+    """A manifest and the sha256 of its file."""
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
+        return Manifest.model_validate_json(content), hashlib.sha256(content).hexdigest()
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:

@@ -42,7 +42,10 @@ app = typer.Typer(
     help="Says how a text feels: a BERT classifier on the CPU.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 
-ModelOption = Annotated[Path | None, typer.Option(help="Folder of the model; unset: SENTIMENT_MODEL, or the default.")]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the model; unset: SENTIMENT_MODEL, or the first of SENTIMENT_MODELS, or the default."),
+]
 TextArguments = Annotated[
     list[str] | None,
     typer.Argument(
@@ -158,7 +161,7 @@ def embed(
 @app.command()
 def info(model: ModelOption = None) -> None:
     """Show what a model folder holds, after checking it."""
-    manifest = Artifact.open(model or _settings().model).manifest
+    manifest = Artifact.open(model or _default_model(_settings())).manifest
     shown = manifest.model_dump(mode="json", exclude={"golden", "files"})
     typer.echo(json.dumps({"version": __version__, **shown}, indent=2))
 
@@ -172,6 +175,10 @@ def settings() -> None:
         flag = "--" + name.replace("_", "-")
         table.add_row(f"SENTIMENT_{name.upper()}", flag, str(getattr(current, name)), field.description)
     Console().print(table)
+
+
+def _default_model(current: Settings) -> Path:
+    return next(iter(current.folders.values()))
 
 
 def _settings(**sources: Any) -> Settings:
@@ -191,7 +198,7 @@ def _inference(model: Path | None) -> Iterator[Inference]:
     metrics = Metrics()
     scheduler = Scheduler(current.workers or usable_cores(), QUEUE, metrics)
     limits = replace(Limits(**current.limits), texts=BLOCK)
-    inference = Inference.open(model or current.model, scheduler, metrics, limits)
+    inference = Inference.open(model or _default_model(current), scheduler, metrics, limits)
     scheduler.start()
     try:
         yield inference

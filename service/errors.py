@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ServiceError(Exception):
     """A failure: a stable code for programs, a sentence for people, and the parameter at fault if there is one."""
@@ -59,3 +61,19 @@ class DeadlineError(ServiceError):
     """The caller's time ran out before the answer was ready."""
 
     code = "deadline_exceeded"
+
+
+class UnknownModelError(ServiceError):
+    """A model that does not exist here. The message names those that do."""
+
+    code = "unknown_model"
+
+    def __init__(self, model: str, loaded: Sequence[str]) -> None:
+        there = " or ".join(loaded) or "none"
+        super().__init__(f"the model {model!r} does not exist here; there is {there}", param="model")
+
+
+class ConflictError(ServiceError):
+    """A change that does not go with what the service holds or does now."""
+
+    code = "conflict"

@@ -127,8 +127,13 @@ class Limits:
 class Inference:
     """One model, ready to be asked. Its methods queue work and return at once."""
 
-    def __init__(self, artifact: Artifact, scheduler: Scheduler, metrics: Metrics, limits: Limits) -> None:
+    def __init__(
+        self, artifact: Artifact, scheduler: Scheduler, metrics: Metrics, limits: Limits, name: str | None = None
+    ) -> None:
+        """Serve a model under a name, or its manifest's."""
         self.manifest = artifact.manifest
+        self.name = name or self.manifest.name
+        self.digest = artifact.digest
         self.limits = limits
         self._tokenizer = Tokenizer(artifact.path("tokenizer.json"), self.manifest.max_tokens, self.manifest.cleanup)
         self._engine = Engine(artifact)
@@ -139,9 +144,11 @@ class Inference:
         self._predicted = {label: metrics.predictions.labels(label) for label in self.manifest.labels}
 
     @classmethod
-    def open(cls, folder: Path, scheduler: Scheduler, metrics: Metrics, limits: Limits) -> Inference:
+    def open(
+        cls, folder: Path, scheduler: Scheduler, metrics: Metrics, limits: Limits, name: str | None = None
+    ) -> Inference:
         """Open a model folder and check its golden texts. Raises ArtifactError if it cannot be trusted."""
-        inference = cls(Artifact.open(folder), scheduler, metrics, limits)
+        inference = cls(Artifact.open(folder), scheduler, metrics, limits, name)
         inference.check_golden()
         return inference
 

@@ -47,6 +47,7 @@ class Metrics:
         self.queue_depth = self._gauge("queue_depth", "Texts waiting for a worker.")
         self.in_flight = self._gauge("requests_in_flight", "HTTP requests being answered.")
         self.running = self._gauge("running_texts", "Texts being worked on.")
+        self.model_info = self._gauge("model_info", "1 for each model that is loaded.", "model", "digest")
         self.workers = self._gauge("workers_alive", "Worker threads that can take work.")
         self.ready = self._gauge("ready", "1 when the service takes work, else 0.")
         # A series that appears with its first event has no rate until the second.
@@ -62,8 +63,24 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"sentiment_{name}", text, labels, registry=self.registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"sentiment_{name}", text, registry=self.registry)
+    def model_loaded(self, name: str, digest: str) -> None:
+        """A model answers under a name, in the place of one that had it before."""
+        _remove(self.model_info, name)
+        self.model_info.labels(name, digest).set(1)
+
+    def forget_model(self, name: str) -> None:
+        """Nothing answers under a name any more: its series end."""
+        _remove(self.model_info, name)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"sentiment_{name}", text, labels, registry=self.registry)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"sentiment_{name}", text, labels, registry=self.registry, buckets=buckets)
+
+
+def _remove(metric: Counter | Gauge, model: str) -> None:
+    """Take away a metric's series of a model."""
+    found = [sample.labels for family in metric.collect() for sample in family.samples]
+    for labels in {tuple(each.values()) for each in found if each["model"] == model}:
+        metric.remove(*labels)

@@ -235,6 +235,8 @@ class Scheduler:
         try:
             while (work := self._take()) is not None:
                 self._run(work)
+                # A thread that waits must not keep alive what it ran last: the model of it may have been unloaded.
+                del work
         finally:
             self._leave()
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.artifact import NAME
 
 DEFAULT_MODEL = Path(__file__).parent.parent / "models" / "sentiment-en"
 
@@ -31,6 +33,13 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     model: Path = Field(DEFAULT_MODEL, description="Folder of the model to serve.")
+    models: str | None = Field(
+        None, description="Several models instead, as name=folder,name=folder; the first is the default."
+    )
+    max_models: int = Field(8, ge=1, description="Models that may be loaded at a time.")
+    models_dir: Path | None = Field(
+        None, description="Folder in which models lie that may be loaded at run time; unset: none may."
+    )
     workers: int | None = Field(
         None, ge=1, description="Worker threads; unset: one for each core that affinity and CPU quota allow."
     )
@@ -65,6 +74,11 @@ class Settings(BaseSettings):
     log_format: Literal["json", "console"] = Field("json", description="Form of the log lines.")
 
     @property
+    def folders(self) -> dict[str | None, Path]:
+        """The models to serve, the default first: their folders by name. A single one has its manifest's name."""
+        return {None: self.model} if self.models is None else dict(_named(self.models))
+
+    @property
     def limits(self) -> dict[str, int]:
         """What one request may ask for and one text may cost, by what is limited."""
         return {
@@ -75,8 +89,38 @@ class Settings(BaseSettings):
             "words": self.max_words,
         }
 
+    @field_validator("models")
+    @classmethod
+    def _models_have_names(cls, value: str | None) -> str | None:
+        if value is not None:
+            names = [name for name, _ in _named(value)]
+            if repeated := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"{' and '.join(sorted(repeated))} is named twice")
+        return value
+
+    @model_validator(mode="after")
+    def _models_fit(self) -> Self:
+        if self.models is not None and "model" in self.model_fields_set:
+            raise ValueError("model and models are both given: name one model by the first, or several by the second")
+        if len(self.folders) > self.max_models:
+            raise ValueError(f"models names {len(self.folders)} and max_models is {self.max_models}")
+        return self
+
     @model_validator(mode="after")
     def _largest_request_fits(self) -> Self:
         if self.max_texts > self.queue:
             raise ValueError(f"max_texts is {self.max_texts} and queue {self.queue}: a full request would never fit")
         return self
+
+
+def _named(models: str) -> list[tuple[str, Path]]:
+    """What `name=folder,name=folder` says. Raises ValueError for anything else."""
+    found = []
+    for part in models.split(","):
+        name, _, folder = (side.strip() for side in part.partition("="))
+        if not folder or not NAME.fullmatch(name):
+            raise ValueError(
+                f"{part.strip()!r} is not name=folder, the name of at most 64 letters, digits, '.', '_', '-'"
+            )
+        found.append((name, Path(folder)))
+    return found

@@ -6,19 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from service import __version__
-from service.api import errors, page
+from service.api import admin, errors, page
 from service.api.access import Access, Keys, RequireKey
 from service.api.compat import ROUTERS
 from service.api.middleware import BodyLimit, Observe
 from service.api.routes import metrics_router, router
 from service.api.state import State
+from service.catalog import Catalog
 from service.cpu import usable_cores
-from service.errors import ArtifactError
 from service.inference import Inference, Limits
 from service.logs import get
 from service.metrics import Metrics
@@ -38,25 +39,27 @@ LAST_SECONDS = 5.0
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application. Its model is opened when it starts; a model that cannot be trusted makes it not ready."""
+    """The application. Its models are opened when it starts; a model that cannot be trusted makes it not ready."""
     metrics = Metrics()
+    scheduler = Scheduler(settings.workers or usable_cores(), settings.queue, metrics)
+    limits = Limits(**settings.limits)
+
+    def open_model(folder: Path, name: str | None) -> Inference:
+        return Inference.open(folder, scheduler, metrics, limits, name)
+
     service = State(
         metrics=metrics,
-        scheduler=Scheduler(settings.workers or usable_cores(), settings.queue, metrics),
+        scheduler=scheduler,
+        models=Catalog(open_model, metrics, settings.max_models),
         max_body_bytes=settings.max_body_bytes,
     )
     metrics.ready.set_function(lambda: service.not_ready() is None)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        limits = Limits(**settings.limits)
-        try:
-            service.loaded = await asyncio.to_thread(Inference.open, settings.model, service.scheduler, metrics, limits)
-        except ArtifactError as error:
-            service.failure = error.message
-            log.error("model refused", reason=error.message)
+        await asyncio.to_thread(service.models.start, settings.folders)
         service.scheduler.start()
-        log.info("started", model=str(settings.model), workers=service.scheduler.size, ready=not service.not_ready())
+        log.info("started", model=service.models.default, workers=service.scheduler.size, ready=not service.not_ready())
         yield
         service.all_answered = await asyncio.to_thread(service.scheduler.stop, LAST_SECONDS)
         log.info("stopped", all_answered=service.all_answered)
@@ -72,9 +75,10 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.state.request_timeout = settings.request_timeout
+    app.state.models_dir = settings.models_dir
     access = Access(Keys(settings.api_keys, settings.api_keys_file), admin=Keys(settings.admin_keys))
     app.state.access = access
-    for routes in (router, *ROUTERS):
+    for routes in (router, admin.router, *ROUTERS):
         app.include_router(routes)
     if settings.metrics != "off":
         app.include_router(metrics_router)

@@ -68,6 +68,8 @@ STATUS: dict[type[errors.ServiceError], HTTPStatus] = {
     errors.DeadlineError: HTTPStatus.GATEWAY_TIMEOUT,
     errors.EngineError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ArtifactError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.UnknownModelError: HTTPStatus.NOT_FOUND,
+    errors.ConflictError: HTTPStatus.CONFLICT,
 }
 
 CLIENT_CLOSED_REQUEST = 499

@@ -13,15 +13,28 @@ from service.api import schemas
 from service.api.guards import answer, deadline
 from service.api.state import State, state
 from service.errors import ServiceError, UnavailableError
+from service.inference import Inference
 
 Service = Annotated[State, Depends(state)]
 Deadline = Annotated[float, Depends(deadline)]
 NoQuery = Annotated[schemas.NoQuery, Query()]
+ModelQuery = Annotated[schemas.ModelQuery, Query()]
+
+
+async def chosen(
+    service: Service, model: Annotated[str | None, Query(max_length=256, description=schemas.MODEL)] = None
+) -> Inference:
+    """The model that `?model=` names, for routes that have no model of their query. Raises as Catalog.get does."""
+    return service.models.get(model)
+
+
+Chosen = Annotated[Inference, Depends(chosen)]
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": description}
     for status, description in {
         400: "The body is not JSON.",
+        404: "The model is not loaded.",
         413: "The body is larger than allowed.",
         415: "The body is not application/json in UTF-8.",
         422: "The request is wrong, or none of its texts could be read.",
@@ -46,12 +59,13 @@ async def classify(
     seconds: Deadline,
 ) -> Response:
     """Label each text negative, neutral or positive, with calibrated probabilities and a valence in [-1, 1]."""
-    work = service.inference.classify(body.inputs, query.long_text, query.detail)
+    model = service.models.get(query.model)
+    work = model.classify(body.inputs, query.long_text, query.detail)
     answers = await answer(request, work, seconds)
-    shown = schemas.Shown(service.inference.manifest.labels, body.top_k, body.raw_scores, body.min_score)
+    shown = schemas.Shown(model.manifest.labels, body.top_k, body.raw_scores, body.min_score)
     return _json(
         {
-            "model": service.inference.manifest.name,
+            "model": model.name,
             "results": [schemas.classify_result(one, shown, query.detail) for one in answers],
             "usage": _usage(request, answers),
         }
@@ -67,15 +81,14 @@ async def embed(
     seconds: Deadline,
 ) -> Response:
     """Turn each text into a vector: the raw last hidden state of [CLS], or the mean over all of its tokens."""
-    work = service.inference.embed(
-        body.inputs, query.pool, query.long_text, normalize=query.normalize, dimensions=query.dimensions
-    )
+    model = service.models.get(query.model)
+    work = model.embed(body.inputs, query.pool, query.long_text, normalize=query.normalize, dimensions=query.dimensions)
     answers = await answer(request, work, seconds)
     return _json(
         {
-            "model": service.inference.manifest.name,
+            "model": model.name,
             "pool": query.pool,
-            "dimensions": query.dimensions or service.inference.manifest.hidden_size,
+            "dimensions": query.dimensions or model.manifest.hidden_size,
             "embeddings": [schemas.embedding_values(one) for one in answers],
             "usage": _usage(request, answers),
         }
@@ -84,28 +97,31 @@ async def embed(
 
 @router.post("/explain", response_model=schemas.ExplainResponse, responses=ERRORS)
 async def explain(
-    request: Request, body: schemas.TextsRequest, _query: NoQuery, service: Service, seconds: Deadline
+    request: Request, body: schemas.TextsRequest, query: ModelQuery, service: Service, seconds: Deadline
 ) -> Response:
     """Label each text and say which words carried the label: what masking each one takes from its probability."""
-    answers = await answer(request, service.inference.explain(body.inputs), seconds)
-    shown = schemas.Shown(service.inference.manifest.labels)
+    model = service.models.get(query.model)
+    answers = await answer(request, model.explain(body.inputs), seconds)
+    shown = schemas.Shown(model.manifest.labels)
     pairs = zip(answers, body.inputs, strict=True)
     return _json(
         {
-            "model": service.inference.manifest.name,
+            "model": model.name,
             "results": [schemas.explain_result(one, text, shown) for one, text in pairs],
             "usage": _usage(request, answers),
         }
     )
 
 
-@router.get("/info", responses=UNKNOWN_QUERY)
-async def info(_query: NoQuery, service: Service) -> schemas.InfoResponse:
-    """The service's version, its model and its limits."""
-    manifest, limits = service.inference.manifest, service.inference.limits
+@router.get("/info", responses={**UNKNOWN_QUERY, 404: ERRORS[404]})
+async def info(query: ModelQuery, service: Service) -> schemas.InfoResponse:
+    """The service's version, a model of it and its limits."""
+    model = service.models.get(query.model)
+    manifest, limits = model.manifest, model.limits
     return {
         "version": __version__,
-        "model": manifest.name,
+        "model": model.name,
+        "digest": model.digest,
         "labels": list(manifest.labels),
         "pools": ["cls", "mean"],
         "dimensions": manifest.hidden_size,
@@ -124,6 +140,12 @@ async def info(_query: NoQuery, service: Service) -> schemas.InfoResponse:
     }
 
 
+@router.get("/models", responses=UNKNOWN_QUERY)
+async def models(_query: NoQuery, service: Service) -> schemas.Models:
+    """Every model by name: whether it is ready, which is the default, its labels, and its digest."""
+    return schemas.models(service.models)
+
+
 @router.get("/healthz", responses=UNKNOWN_QUERY)
 async def healthz(_query: NoQuery) -> schemas.Health:
     """The process is alive. Says nothing of whether it can take work: that is /readyz."""
@@ -132,7 +154,7 @@ async def healthz(_query: NoQuery) -> schemas.Health:
 
 @router.get("/readyz", responses={**UNKNOWN_QUERY, 503: ERRORS[503]})
 async def readyz(_query: NoQuery, service: Service) -> schemas.Health:
-    """The model's checksums are right, its golden texts are answered right, and every worker is alive."""
+    """Every model's checksums are right, its golden texts are answered right, and every worker is alive."""
     reason = service.not_ready()
     if reason:
         raise UnavailableError(reason, code="not_ready")

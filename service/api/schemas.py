@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from typing_extensions import TypedDict
 
+from service.catalog import Catalog, Entry
 from service.errors import ServiceError
 from service.inference import Classification, Detail, Embedding, Explanation, LongText, Part, Pool, Scores
 
@@ -68,10 +69,19 @@ class TextsRequest(BaseModel):
     inputs: Inputs
 
 
-class ClassifyQuery(BaseModel):
-    """How a text longer than the model reads is taken, and what is told of its parts."""
+MODEL = "Which of the models that are loaded answers; unset: the default."
+
+
+class ModelQuery(BaseModel):
+    """Which model is asked."""
 
     model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[str | None, Field(max_length=256, description=MODEL)] = None
+
+
+class ClassifyQuery(ModelQuery):
+    """How a text longer than the model reads is taken, and what is told of its parts."""
 
     long_text: Annotated[LongText, Field(description=LONG_TEXT)] = "window"
     detail: Annotated[
@@ -85,10 +95,8 @@ class NoQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class EmbedQuery(BaseModel):
+class EmbedQuery(ModelQuery):
     """How vectors are made."""
-
-    model_config = ConfigDict(extra="forbid")
 
     pool: Annotated[
         Pool,
@@ -204,10 +212,11 @@ class LimitsInfo(TypedDict):
 
 
 class InfoResponse(TypedDict):
-    """The service and its model."""
+    """The service and a model of it."""
 
     version: str
     model: str
+    digest: str
     labels: list[str]
     pools: list[str]
     dimensions: int
@@ -217,10 +226,49 @@ class InfoResponse(TypedDict):
     limits: LimitsInfo
 
 
+class ModelEntry(TypedDict):
+    """A model: what it gives if it is ready, the reason if it failed. `digest` tells versions of a model apart."""
+
+    name: str
+    state: Literal["ready", "loading", "failed"]
+    default: bool
+    digest: NotRequired[str]
+    labels: NotRequired[list[str]]
+    pools: NotRequired[list[str]]
+    dimensions: NotRequired[int]
+    max_tokens: NotRequired[int]
+    reason: NotRequired[str]
+
+
+class Models(TypedDict):
+    """Every model there is."""
+
+    models: list[ModelEntry]
+
+
 class Health(TypedDict):
     """Alive or ready."""
 
     status: str
+
+
+def models(catalog: Catalog) -> Models:
+    """The models as they go over the wire."""
+    return {"models": [_entry(entry, default=entry.name == catalog.default) for entry in catalog.entries]}
+
+
+def _entry(entry: Entry, *, default: bool) -> ModelEntry:
+    shown: ModelEntry = {"name": entry.name, "state": entry.state, "default": default}
+    if entry.reason is not None:
+        shown["reason"] = entry.reason
+    if entry.model is not None:
+        manifest = entry.model.manifest
+        shown["digest"] = entry.model.digest
+        shown["labels"] = list(manifest.labels)
+        shown["pools"] = ["cls", "mean"]
+        shown["dimensions"] = manifest.hidden_size
+        shown["max_tokens"] = manifest.max_tokens
+    return shown
 
 
 def error_body(error: ServiceError) -> ErrorBody:

@@ -36,7 +36,8 @@ def listening(app: Any) -> Iterator[str]:
 @contextmanager
 def serving(**settings: Any) -> Iterator[tuple[str, FastAPI]]:
     """The service over the tiny model: its address and the application."""
-    app = create_app(Settings(**{"model": TINY, "workers": 2, **settings}))
+    one = {} if "models" in settings else {"model": TINY}
+    app = create_app(Settings(**{**one, "workers": 2, **settings}))
     with listening(app) as url:
         yield url, app
 

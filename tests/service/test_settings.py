@@ -77,6 +77,15 @@ def test_variables_without_the_prefix_are_not_read(monkeypatch: pytest.MonkeyPat
         ("workers", "0"),
         ("workers", "many"),
         ("queue", "0"),
+        ("models", "a"),
+        ("models", "a="),
+        ("models", "=models/a"),
+        ("models", "a b=models/a"),
+        ("models", "a/b=models/a"),
+        ("models", f"{'a' * 65}=models/a"),
+        ("models", "a=models/a,a=models/b"),
+        ("models", "a=models/a,"),
+        ("max_models", "0"),
         ("max_texts", "0"),
         ("max_characters", "0"),
         ("max_windows", "0"),
@@ -113,9 +122,29 @@ def test_a_full_request_has_to_fit_the_queue() -> None:
         Settings(max_texts=11, queue=10)
 
 
+def test_several_models_have_names_and_the_first_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().folders == {None: DEFAULT_MODEL}
+    monkeypatch.setenv("SENTIMENT_MODELS", "b=models/one, a.2=/models/another")
+    assert list(Settings().folders.items()) == [("b", Path("models/one")), ("a.2", Path("/models/another"))]
+    assert flags("--models", "c=here").folders == {"c": Path("here")}
+
+
+def test_one_model_and_several_are_not_both_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENTIMENT_MODEL", "/somewhere")
+    with pytest.raises(ValidationError, match="model and models are both given"):
+        flags("--models", "a=models/a")
+
+
+def test_more_models_than_may_be_loaded_are_refused() -> None:
+    with pytest.raises(ValidationError, match="models names 2 and max_models is 1"):
+        Settings(models="a=a,b=b", max_models=1)
+
+
 def test_every_limit_is_a_setting_of_its_own() -> None:
     limits = {
-        name.removeprefix("max_"): 2 + index for index, name in enumerate(Settings.model_fields) if "max_" in name
+        name.removeprefix("max_"): 2 + index
+        for index, name in enumerate(Settings.model_fields)
+        if "max_" in name and name != "max_models"
     }
     settings = Settings(**{f"max_{name}": value for name, value in limits.items()})  # type: ignore[arg-type]
     assert settings.limits == {name: value for name, value in limits.items() if name != "body_bytes"}

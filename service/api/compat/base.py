@@ -23,15 +23,6 @@ Numbers = NDArray[np.float32] | NDArray[np.float64]
 Answer = TypeVar("Answer", Classification, Embedding)
 
 
-class UnknownModelError(ServiceError):
-    """A model that is not the one served here."""
-
-    code = "model_not_found"
-
-    def __init__(self, model: str, served: Sequence[str]) -> None:
-        super().__init__(f"the model {model!r} does not exist here; there is {' or '.join(served)}", param="model")
-
-
 class Failure(TypedDict):
     """What went wrong, in a sentence."""
 
@@ -41,7 +32,7 @@ class Failure(TypedDict):
 class PeerRoute(APIRoute):
     """A route whose failures have a peer's status and body; a subclass says which."""
 
-    statuses: ClassVar[dict[type[ServiceError], HTTPStatus]] = {**STATUS, UnknownModelError: HTTPStatus.NOT_FOUND}
+    statuses: ClassVar[dict[type[ServiceError], HTTPStatus]] = STATUS
 
     @classmethod
     def status(cls, error: ServiceError) -> HTTPStatus:

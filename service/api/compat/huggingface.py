@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from service.api.compat.base import Failure, Numbers, PeerRoute, Prediction, failures, ranked, reply, whole
 from service.api.compat.tei import EmbedRequest, embed
 from service.api.guards import answer
-from service.api.routes import Deadline, Service
+from service.api.routes import Chosen, Deadline
 from service.api.schemas import Inputs
 from service.inference import Classification, LongText
 
@@ -48,10 +48,9 @@ router = APIRouter(prefix="/hf", route_class=PeerRoute, tags=["Hugging Face"], r
 
 @router.post("/text-classification", response_model=list[list[Prediction]])
 async def text_classification(
-    request: Request, body: ClassificationRequest, service: Service, seconds: Deadline
+    request: Request, body: ClassificationRequest, inference: Chosen, seconds: Deadline
 ) -> Response:
     """Label each text, every label with its score, best first."""
-    inference = service.inference
     answers = whole(request, await answer(request, inference.classify(body.inputs), seconds))
     scores = _scores(answers, body.parameters.function_to_apply)
     return reply(ranked(inference.manifest.labels, scores, body.parameters.top_k))
@@ -59,10 +58,10 @@ async def text_classification(
 
 @router.post("/feature-extraction", response_model=list[list[float]])
 async def feature_extraction(
-    request: Request, body: ExtractionRequest, service: Service, seconds: Deadline
+    request: Request, body: ExtractionRequest, inference: Chosen, seconds: Deadline
 ) -> Response:
     """Turn each text into a vector: the mean over its tokens, of unit length unless told otherwise."""
-    return await embed(request, body, service, seconds)
+    return await embed(request, body, inference, seconds)
 
 
 def _scores(answers: list[Classification], function: Function | None) -> Numbers:

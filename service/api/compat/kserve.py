@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from service import __version__
-from service.api.compat.base import Failure, PeerRoute, UnknownModelError, failures, reply, whole
+from service.api.compat.base import Failure, PeerRoute, failures, reply, whole
 from service.api.errors import MediaTypeError
 from service.api.guards import answer
 from service.api.routes import Deadline, Service
@@ -120,12 +120,9 @@ class ModelReady(Ready):
     name: str
 
 
-def _served(model: str, service: Service) -> Inference:
-    """The model of that name. Raises UnknownModelError for another."""
-    inference = service.inference
-    if model != inference.manifest.name:
-        raise UnknownModelError(model, [inference.manifest.name])
-    return inference
+async def _served(model: str, service: Service) -> Inference:
+    """The model of that name. Raises as Catalog.get does."""
+    return service.models.get(model)
 
 
 Served = Annotated[Inference, Depends(_served)]
@@ -147,19 +144,16 @@ async def live() -> Live:
 
 @router.get("/health/ready")
 async def ready(service: Service) -> Ready:
-    """The model is trusted and every worker is alive."""
-    reason = service.not_ready()
-    if reason:
-        raise UnavailableError(reason)
-    return {"ready": True}
+    """Every model is trusted and every worker is alive."""
+    return _ready(service.not_ready())
 
 
 @router.get("/models/{model}")
 async def model_metadata(inference: Served) -> ModelMetadata:
     """What the model takes and gives."""
-    name, labels = inference.manifest.name, len(inference.manifest.labels)
+    labels = len(inference.manifest.labels)
     return {
-        "name": name,
+        "name": inference.name,
         "platform": "onnx_onnxv1",
         "inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1]}],
         "outputs": [
@@ -172,7 +166,7 @@ async def model_metadata(inference: Served) -> ModelMetadata:
 @router.get("/models/{model}/ready")
 async def model_ready(inference: Served, service: Service) -> ModelReady:
     """The model is trusted and every worker is alive."""
-    return {"name": inference.manifest.name, **await ready(service)}
+    return {"name": inference.name, **_ready(service.no_workers())}
 
 
 @router.post("/models/{model}/infer", response_model=InferResponse)
@@ -191,9 +185,15 @@ async def infer(request: Request, inference: Served, body: InferRequest, seconds
     ]
     wanted = {output.name for output in body.outputs} or {"label", "scores"}
     content: InferResponse = {
-        "model_name": inference.manifest.name,
+        "model_name": inference.name,
         "outputs": [output for output in outputs if output["name"] in wanted],
     }
     if body.id is not None:
         content["id"] = body.id
     return reply(content)
+
+
+def _ready(reason: str | None) -> Ready:
+    if reason:
+        raise UnavailableError(reason)
+    return {"ready": True}

@@ -11,12 +11,13 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from service.api.compat.base import PeerRoute, UnknownModelError, failures, reply, rows, vectors, whole
+from service.api.compat.base import PeerRoute, failures, reply, rows, vectors, whole
 from service.api.errors import MalformedError, MediaTypeError
 from service.api.guards import answer
 from service.api.routes import Deadline, Service
 from service.api.schemas import Inputs
-from service.errors import InputError, RequestError, ServiceError
+from service.catalog import Catalog
+from service.errors import InputError, RequestError, ServiceError, UnknownModelError
 from service.inference import Inference, Pool
 
 
@@ -50,7 +51,8 @@ class OpenAIRoute(PeerRoute):
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             kind = "rate_limit_error"
         param = "input" if error.param == "inputs" else error.param
-        return Failure(error={"message": error.message, "type": kind, "param": param, "code": error.code})
+        code = "model_not_found" if isinstance(error, UnknownModelError) else error.code
+        return Failure(error={"message": error.message, "type": kind, "param": param, "code": code})
 
 
 class EmbeddingsRequest(BaseModel):
@@ -111,8 +113,7 @@ router = APIRouter(prefix="/v1", route_class=OpenAIRoute, tags=["OpenAI"], respo
 @router.post("/embeddings", response_model=EmbeddingsResponse)
 async def embeddings(request: Request, body: EmbeddingsRequest, service: Service, seconds: Deadline) -> Response:
     """Turn each text into a vector of unit length; a text longer than the model reads is read in windows."""
-    inference = service.inference
-    pool = _known(inference, body.model)
+    inference, pool = _known(service.models, body.model)
     work = inference.embed(body.input, pool, normalize=True, dimensions=body.dimensions)
     answers = whole(request, await answer(request, work, seconds))
     found = vectors(answers)
@@ -131,28 +132,29 @@ async def embeddings(request: Request, body: EmbeddingsRequest, service: Service
 
 @router.get("/models")
 async def models(service: Service) -> ModelList:
-    """The model once for each way of pooling."""
-    return {"object": "list", "data": [_model(name) for name in _pools(service.inference)]}
+    """Each model once for each way of pooling."""
+    return {"object": "list", "data": [_model(name) for model in service.models.loaded for name in _pools(model)]}
 
 
 @router.get("/models/{model}")
 async def model(model: str, service: Service) -> Model:
     """The model of that name."""
-    _known(service.inference, model)
+    _known(service.models, model)
     return _model(model)
 
 
 def _pools(inference: Inference) -> dict[str, Pool]:
     """Who embeds through this door wants sentences compared: the mean, unless the name asks for [CLS]."""
-    name = inference.manifest.name
+    name = inference.name
     return {name: "mean", f"{name}:mean": "mean", f"{name}:cls": "cls"}
 
 
-def _known(inference: Inference, model: str) -> Pool:
-    pools = _pools(inference)
-    if model not in pools:
-        raise UnknownModelError(model, list(pools))
-    return pools[model]
+def _known(models: Catalog, model: str) -> tuple[Inference, Pool]:
+    loaded = models.loaded
+    for inference in loaded:
+        if pool := _pools(inference).get(model):
+            return inference, pool
+    raise UnknownModelError(model, [name for inference in loaded for name in _pools(inference)])
 
 
 def _model(name: str) -> Model:

@@ -15,7 +15,7 @@ from service import __version__
 from service.api.compat.base import Numbers, PeerRoute, Prediction, failures, ranked, reply, rows, vectors, whole
 from service.api.errors import BodyTooLargeError, MalformedError, MediaTypeError, UnauthorizedError
 from service.api.guards import answer
-from service.api.routes import Deadline, Service
+from service.api.routes import Chosen, Deadline, Service
 from service.api.schemas import Inputs
 from service.errors import (
     DeadlineError,
@@ -25,6 +25,7 @@ from service.errors import (
     RequestError,
     ServiceError,
     UnavailableError,
+    UnknownModelError,
 )
 from service.inference import LongText
 
@@ -33,6 +34,7 @@ Kind = Literal["Backend", "Empty", "Overloaded", "Tokenizer", "Unhealthy", "Vali
 KINDS: dict[type[ServiceError], Kind] = {
     InputError: "Tokenizer",
     RequestError: "Validation",
+    UnknownModelError: "Validation",
     MalformedError: "Validation",
     MediaTypeError: "Validation",
     BodyTooLargeError: "Validation",
@@ -182,9 +184,8 @@ router = APIRouter(prefix="/tei", route_class=TEIRoute, tags=["text-embeddings-i
 
 
 @router.post("/predict", response_model=list[Prediction] | list[list[Prediction]])
-async def predict(request: Request, body: PredictRequest, service: Service, seconds: Deadline) -> Response:
+async def predict(request: Request, body: PredictRequest, inference: Chosen, seconds: Deadline) -> Response:
     """Label one text or a batch, every label with its score, best first."""
-    inference = service.inference
     work = inference.classify(body.inputs.texts, body.long_text)
     answers = whole(request, await answer(request, work, seconds))
     scores: Numbers = np.stack([one.probabilities for one in answers])
@@ -195,22 +196,20 @@ async def predict(request: Request, body: PredictRequest, service: Service, seco
 
 
 @router.post("/embed", response_model=list[list[float]])
-async def embed(request: Request, body: EmbedRequest, service: Service, seconds: Deadline) -> Response:
+async def embed(request: Request, body: EmbedRequest, inference: Chosen, seconds: Deadline) -> Response:
     """Turn each text into a vector: the mean over its tokens, of unit length unless told otherwise."""
-    work = service.inference.embed(
-        body.inputs, "mean", body.long_text, normalize=body.normalize, dimensions=body.dimensions
-    )
+    work = inference.embed(body.inputs, "mean", body.long_text, normalize=body.normalize, dimensions=body.dimensions)
     return reply(rows(vectors(whole(request, await answer(request, work, seconds))), 7))
 
 
 @router.get("/info")
-async def info(service: Service) -> Info:
+async def info(service: Service, inference: Chosen) -> Info:
     """The model and the limits. A text is run alone, so that a batch is as long as one text may be."""
-    manifest, limits = service.inference.manifest, service.inference.limits
+    manifest, limits = inference.manifest, inference.limits
     labels = {str(number): label for number, label in enumerate(manifest.labels)}
     return {
-        "model_id": manifest.name,
-        "model_sha": None,
+        "model_id": inference.name,
+        "model_sha": inference.digest,
         "model_dtype": manifest.quantization.classify,
         "model_type": {
             "classifier": {"id2label": labels, "label2id": {label: int(number) for number, label in labels.items()}}

@@ -23,7 +23,8 @@ def start() -> Iterator[Start]:
     with ExitStack() as stack:
 
         def started(**settings: Any) -> TestClient:
-            app = create_app(Settings(**{"model": TINY, "workers": 2, **settings}))
+            one = {} if "models" in settings else {"model": TINY}
+            app = create_app(Settings(**{**one, "workers": 2, **settings}))
             return stack.enter_context(TestClient(app, raise_server_exceptions=False))
 
         yield started

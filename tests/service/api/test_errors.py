@@ -105,7 +105,7 @@ def test_error_table(
 def test_an_unknown_name_is_answered_with_those_allowed(client: TestClient) -> None:
     query = client.post("/embed?pol=cls", json={"inputs": "a"}).json()["error"]["message"]
     body = client.post("/classify", json={"inputs": "a", "topk": 1}).json()["error"]["message"]
-    assert query == "pol is unknown here; allowed: pool, long_text, normalize, dimensions"
+    assert query == "pol is unknown here; allowed: model, pool, long_text, normalize, dimensions"
     assert body == "topk is unknown here; allowed: inputs, top_k, raw_scores, min_score"
 
 
@@ -141,7 +141,7 @@ def test_an_unforeseen_failure_has_the_same_shape_and_says_nothing_of_its_cause(
     def fail(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(client.app.state.service.loaded, "classify", fail)  # type: ignore[attr-defined]
+    monkeypatch.setattr(client.app.state.service.models.get(), "classify", fail)  # type: ignore[attr-defined]
     response = client.post("/classify", json={"inputs": "a"})
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "internal_error"

@@ -40,11 +40,12 @@ def app(served: tuple[str, FastAPI]) -> FastAPI:
 @pytest.fixture
 def model(app: FastAPI) -> str:
     """The name of the model that is served."""
-    name: str = app.state.service.inference.manifest.name
+    name: str = app.state.service.models.get().name
     return name
 
 
 @pytest.fixture
 def unloaded(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service has no model yet."""
-    monkeypatch.setattr(app.state.service, "loaded", None)
+    monkeypatch.setattr(app.state.service.models, "_models", {})
+    monkeypatch.setattr(app.state.service.models, "_started", False)

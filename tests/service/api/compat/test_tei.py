@@ -107,7 +107,7 @@ def test_a_full_queue_a_failed_run_and_a_deadline(
         time.sleep(seconds.pop(0))
         raise EngineError("the run failed")
 
-    monkeypatch.setattr(app.state.service.loaded._engine, "classify", fail)
+    monkeypatch.setattr(app.state.service.models.get()._engine, "classify", fail)
     answer = plain.post("/tei/predict", json={"inputs": TEXT})
     assert (answer.status_code, answer.json()) == (424, {"error": "the run failed", "error_type": "Backend"})
 
