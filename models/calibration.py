@@ -27,7 +27,8 @@ from models.products import HEAD, Int8Matrix, float32
 Ids = NDArray[np.int64]
 SEARCHED_TEXTS = 32
 DAMPING = 0.01
-EVEN = ".attention"  # no channel of what attention gives stands out: smoothing there costs a node and gains nothing
+EVEN = (".attention",)  # no channel of what attention gives stands out: smoothing there costs a node, gains nothing
+TOKENS = (".qkv", ".up", ".query", ".key", ".value")  # what they are fed was normalized, or is a mean of such
 BLOCK = 128
 
 
@@ -79,8 +80,7 @@ def _outputs(model: onnx.ModelProto, values: list[str], texts: Sequence[Ids]) ->
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
     def run(ids: Ids) -> dict[str, Floats]:
-        feed = {"input_ids": ids[None], "attention_mask": np.ones_like(ids[None])}
-        return dict(zip(values, session.run(values, feed), strict=True))
+        return dict(zip(values, session.run(values, {"input_ids": ids[None]}), strict=True))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield from pool.map(run, texts)
@@ -104,12 +104,15 @@ def widen(bert: Bert, texts: Sequence[Ids], copies: int) -> Bert:
     return replace(bert, layers=tuple(layers))
 
 
-def int8(calibration: Calibration, *, fitted: bool, bits: int = 8) -> dict[str, Int8Matrix]:
-    """Quantize every matrix, per output channel: plainly, or smoothed and rounded by GPTQ."""
+def int8(
+    calibration: Calibration, *, fitted: bool, bits: int = 8, even: tuple[str, ...] = EVEN
+) -> dict[str, Int8Matrix]:
+    """Quantize every matrix, per output channel: plainly, or smoothed and rounded by GPTQ. Those whose names end in
+    one of `even` are not smoothed."""
     found: dict[str, Int8Matrix] = {}
     for name, exact in calibration.matrices.items():
         inputs = calibration.inputs[name]
-        smooth = fitted and not name.endswith(EVEN)
+        smooth = fitted and not name.endswith(even)
         smoothing = _smoothing(exact, inputs) if smooth else np.ones(len(exact), np.float32)
         weight = exact * smoothing[:, None]
         rows = np.concatenate(inputs) / smoothing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,23 +25,22 @@ ACTIVATIONS: dict[Activation, tuple[str, dict[str, Any]]] = {
 class Graph:
     """An ONNX graph being written: every method adds nodes and returns the name of the value they compute."""
 
-    def __init__(self, parent: Graph | None = None) -> None:
-        self._root: Graph = parent._root if parent else self
+    def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, NDArray[Any]] = {}
         self._count = 0
 
     def constant(self, name: str, array: NDArray[Any]) -> str:
         """A named initializer. One name stands for one array."""
-        self._root.constants.setdefault(name, np.asarray(array, order="C"))
+        self.constants.setdefault(name, np.asarray(array, order="C"))
         return name
 
     def nodes_of(
         self, op: str, *inputs: str, outputs: Sequence[str] | int = 1, domain: str = "", **attributes: Any
     ) -> list[str]:
         """Add a node with several outputs, named if names are given."""
-        self._root._count += 1
-        name = f"{op}_{self._root._count}"
+        self._count += 1
+        name = f"{op}_{self._count}"
         named = list(outputs) if not isinstance(outputs, int) else [f"{name}_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(op, list(inputs), named, name=name, domain=domain, **attributes))
         return named
@@ -55,23 +54,10 @@ class Graph:
         op, attributes = ACTIVATIONS[activation]
         return self.node(op, x, **attributes)
 
-    def choose(self, condition: str, then: Callable[[Graph], str], otherwise: Callable[[Graph], str]) -> str:
-        """The value of one of two branches, only one of which is computed. Both may use the values around them."""
-        return self.node("If", condition, then_branch=self._branch(then), else_branch=self._branch(otherwise))
-
-    def _branch(self, write: Callable[[Graph], str]) -> onnx.GraphProto:
-        graph = Graph(self)
-        result = write(graph)
-        value = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
-        return helper.make_graph(graph.nodes, "branch", [], [value])
-
     def model(self, outputs: Mapping[str, int]) -> onnx.ModelProto:
         """The finished model, its constants inside, with outputs float32 [batch, size] by name."""
         batch, length = "batch", "length"
-        inputs = [
-            helper.make_tensor_value_info(name, TensorProto.INT64, [batch, length])
-            for name in ("input_ids", "attention_mask")
-        ]
+        inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [batch, length])]
         results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [batch, size]) for n, size in outputs.items()]
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
         graph = helper.make_graph(self.nodes, "bert", inputs, results, constants)
@@ -86,32 +72,39 @@ class Product(Protocol):
         """Add the nodes. `name` is the matrix's own, the same in every graph that has it."""
 
 
-def classify_graph(bert: Bert, product: Product, *, half_words: bool = False) -> onnx.ModelProto:
+def classify_graph(bert: Bert, product: Product, *, half_words: bool = False, full: bool = False) -> onnx.ModelProto:
     """`logits` [batch, labels] and `cls` [batch, hidden]; the last layer is computed for the [CLS] row alone.
 
-    `half_words` stores the word table in float16.
+    `half_words` stores the word table in float16; `full` computes the last layer for every row, to compare with.
     """
     writer = _Writer(bert, product, half_words)
     x = writer.embeddings()
     for index, layer in enumerate(bert.layers[:-1]):
         x = writer.layer(x, f"{index}", layer)
-    writer.cls_layer(x, f"{len(bert.layers) - 1}.cls", bert.layers[-1])
+    last = len(bert.layers) - 1
+    if full:
+        writer.first(writer.layer(x, f"{last}", bert.layers[-1]))
+    else:
+        writer.cls_layer(x, f"{last}.cls", bert.layers[-1])
     writer.head()
     return writer.graph.model({"logits": len(bert.labels), "cls": bert.hidden_size})
 
 
 def embed_graph(bert: Bert, product: Product, *, half_words: bool = False) -> onnx.ModelProto:
-    """`mean` [batch, hidden]: the mean of the last hidden states over the tokens that are not padding."""
+    """`mean`, `max` and `cls` [batch, hidden]: pooled from the last hidden states of all tokens, and that of [CLS]."""
     writer = _Writer(bert, product, half_words)
     x = writer.embeddings()
     for index, layer in enumerate(bert.layers):
         x = writer.layer(x, f"{index}", layer)
-    writer.mean(x)
-    return writer.graph.model({"mean": bert.hidden_size})
+    writer.pool(x)
+    return writer.graph.model(dict.fromkeys(("mean", "max", "cls"), bert.hidden_size))
 
 
 class _Writer:
-    """Writes the parts of one graph. Hidden states are float32 [batch, length, hidden] unless said otherwise."""
+    """Writes the parts of one graph, for texts of one length: there is no padding, and no mask to keep it out.
+
+    Hidden states are float32 [batch, length, hidden] unless said otherwise.
+    """
 
     def __init__(self, bert: Bert, product: Product, half_words: bool) -> None:
         self.bert = bert
@@ -119,10 +112,6 @@ class _Writer:
         self.graph = Graph()
         self._multiply = product
         self._bias: str | None = None
-        # The mask costs time in every layer and is only needed for padded batches, which a server of single texts
-        # never makes: one look at it decides which branch each attention takes.
-        smallest = self.graph.node("ReduceMin", "attention_mask", keepdims=0)
-        self._unpadded = self.graph.node("Equal", smallest, self.graph.constant("one", np.array(1, np.int64)))
 
     def embeddings(self) -> str:
         """Words, positions and the one token type, summed and normalized, and widened where they are narrower."""
@@ -156,21 +145,7 @@ class _Writer:
         q, k, v = graph.nodes_of("Split", packed, outputs=3, axis=-1, num_outputs=3)
         heads: dict[str, Any] = {"q_num_heads": self.bert.heads, "kv_num_heads": self.bert.heads, "scale": 1.0}
 
-        def padded(branch: Graph) -> str:
-            zeros = branch.node("Sub", "attention_mask", "attention_mask")
-            rows = branch.node("Unsqueeze", zeros, branch.constant("axes_1_3", np.array([1, 3], np.int64)))
-            columns = branch.node(
-                "Unsqueeze", "attention_mask", branch.constant("axes_1_2", np.array([1, 2], np.int64))
-            )
-            mask = branch.node("Cast", branch.node("Add", rows, columns), to=TensorProto.BOOL)
-            if self._bias:
-                mask = branch.node("Where", mask, self._bias, self._lowest(branch))
-            return branch.node("Attention", q, k, v, mask, **heads)
-
-        def unpadded(branch: Graph) -> str:
-            return branch.node("Attention", q, k, v, *filter(None, [self._bias]), **heads)
-
-        context = graph.choose(self._unpadded, unpadded, padded)
+        context = graph.node("Attention", q, k, v, *filter(None, [self._bias]), **heads)
         context = self.product(context, f"{name}.attention", *layer.attention)
         x = self._norm(graph.node("Add", context, x), f"{name}.attention", layer.attention_norm)
         return self._feed_forward(x, name, layer)
@@ -195,11 +170,7 @@ class _Writer:
         if self._bias:
             scores = graph.node("Add", scores, graph.node("Gather", self._bias, first, axis=2))
 
-        def padded(branch: Graph) -> str:
-            keep = branch.node("Unsqueeze", branch.node("Cast", "attention_mask", to=TensorProto.BOOL), one)
-            return branch.node("Softmax", branch.node("Where", keep, scores, self._lowest(branch)), axis=-1)
-
-        shares = graph.choose(self._unpadded, lambda branch: branch.node("Softmax", scores, axis=-1), padded)
+        shares = graph.node("Softmax", scores, axis=-1)
         context = self.product(graph.node("MatMul", shares, x), f"{name}.value", layer.value.weight)
         context = graph.node("ReduceSum", graph.node("Mul", context, own), one, keepdims=0)
         weight, bias = layer.attention
@@ -207,18 +178,21 @@ class _Writer:
         cls = self._norm(graph.node("Add", context, cls), f"{name}.attention", layer.attention_norm)
         return self._feed_forward(cls, name, layer, output="cls")
 
+    def first(self, x: str) -> str:
+        """`cls` [batch, hidden], of hidden states computed for every token."""
+        return self.graph.node("Gather", x, self.graph.constant("first", np.array(0, np.int64)), axis=1, output="cls")
+
     def head(self) -> str:
         """Pooler, its activation and classifier on `cls`; `logits` [batch, labels]."""
         pooled = self.graph.activate(self.bert.pooled, self.product("cls", "pooler", *self.bert.pooler))
         return self.product(pooled, "classifier", *self.bert.classifier, output="logits")
 
-    def mean(self, x: str) -> str:
-        """`mean` [batch, hidden], as one matrix product with the mask over its sum."""
-        graph = self.graph
-        mask = graph.node("Cast", "attention_mask", to=TensorProto.FLOAT)
-        one = graph.constant("axis_1", np.array([1], np.int64))
-        shares = graph.node("Div", mask, graph.node("ReduceSum", mask, one, keepdims=1))
-        return graph.node("Squeeze", graph.node("MatMul", graph.node("Unsqueeze", shares, one), x), one, output="mean")
+    def pool(self, x: str) -> None:
+        """`mean`, `max` and `cls` [batch, hidden] of hidden states computed for every token."""
+        one = self.graph.constant("axis_1", np.array([1], np.int64))
+        self.graph.node("ReduceMean", x, one, keepdims=0, output="mean")
+        self.graph.node("ReduceMax", x, one, keepdims=0, output="max")
+        self.first(x)
 
     def product(self, x: str, name: str, weight: Floats, bias: Floats | None = None, output: str | None = None) -> str:
         """Multiply in the way this graph was asked for."""
@@ -231,10 +205,6 @@ class _Writer:
         inner = self.graph.activate(self.bert.activation, self.product(x, f"{name}.up", *layer.up))
         inner = self.product(inner, f"{name}.down", *layer.down)
         return self._norm(self.graph.node("Add", inner, x), f"{name}.output", layer.output_norm, output)
-
-    @staticmethod
-    def _lowest(branch: Graph) -> str:
-        return branch.constant("lowest", np.array(np.finfo(np.float32).min))
 
     def _norm(self, x: str, name: str, norm: Norm, output: str | None = None) -> str:
         scale = self.graph.constant(f"{name}.norm.scale", norm.scale)

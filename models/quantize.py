@@ -53,11 +53,13 @@ def ways(bert: Bert, texts: Sequence[Ids]) -> dict[str, Way]:
     wide = calibration.widen(bert, texts[:WIDENING_TEXTS], COPIES)
     seen = calibration.calibrate(wide, texts, TOKENWISE_TEXTS)
     fitted = calibration.int8(seen, fitted=True)
+    lean = calibration.int8(seen, fitted=True, even=calibration.EVEN + calibration.TOKENS)
     return {
         EXACT: (bert, float32),
         "int8-dynamic": (wide, DynamicInt8(calibration.int8(seen, fitted=False))),
         "int8-dynamic-7bit": (wide, DynamicInt8(calibration.int8(seen, fitted=False, bits=7))),
         "int8-dynamic-fitted": (wide, DynamicInt8(fitted)),
+        "int8-dynamic-fitted-lean": (wide, DynamicInt8(lean)),
         "int8-static-fitted": (wide, StaticInt8(fitted)),
         "int8-dynamic-fitted-down-blocks32": (wide, Either((".down",), Blocks8Bit(32), DynamicInt8(fitted))),
         "blocks128": (bert, Blocks8Bit(128)),
@@ -180,7 +182,7 @@ def _times(graphs: Mapping[str, Path], bert: Bert) -> dict[str, dict[int, float]
     best: dict[str, dict[int, float]] = {name: {} for name in graphs}
     for length in (length for length in LENGTHS if length <= len(bert.positions)):
         ids = np.random.default_rng(length).integers(0, len(bert.words), (1, length))
-        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        feed = {"input_ids": ids}
         for _ in range(ROUNDS if length < LONG else LONG_ROUNDS):
             for name, graph in sessions.items():
                 graph.run(None, feed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -34,26 +35,43 @@ class Engine:
     def __init__(self, artifact: Artifact) -> None:
         """Load both graphs. Raises ArtifactError for a file that ONNX Runtime does not accept."""
         graphs = artifact.manifest.graphs
-        self._classify = session(artifact.path(graphs.classify))
-        self._embed = session(artifact.path(graphs.embed))
-        self._mask = np.ones((1, artifact.manifest.max_tokens), np.int64)
+        self._classify = _Graph(artifact.path(graphs.classify), artifact.manifest.max_tokens)
+        self._embed = _Graph(artifact.path(graphs.embed), artifact.manifest.max_tokens)
+
+    @property
+    def pooled(self) -> frozenset[str]:
+        """The vectors that `embed` can give."""
+        return self._embed.outputs
 
     def classify(self, ids: Ids) -> ClassifyOutput:
         """Logits and [CLS] state of a text, given as token ids int64 [n] with 1 <= n <= max_tokens.
 
         Raises EngineError if the run fails or its result is not finite.
         """
-        logits, cls = self._run(self._classify, ["logits", "cls"], ids)
-        return ClassifyOutput(logits, cls)
+        return ClassifyOutput(*self._classify.run(("logits", "cls"), ids))
 
-    def embed(self, ids: Ids) -> Floats:
-        """Mean of the last hidden states of token ids, float32 [hidden], not normalized. Raises as `classify` does."""
-        return self._run(self._embed, ["mean"], ids)[0]
+    def embed(self, ids: Ids, pooled: Sequence[str] = ("mean",)) -> Floats:
+        """The last hidden states of token ids as a vector float32 [hidden], not normalized, or several of them, one
+        behind the other: their mean, their maximum, [CLS]'s own. Raises as `classify` does."""
+        vectors = self._embed.run(pooled, ids)
+        return vectors[0] if len(vectors) == 1 else np.concatenate(vectors)
 
-    def _run(self, graph: onnxruntime.InferenceSession, outputs: list[str], ids: Ids) -> list[Floats]:
-        mask = self._mask[:, : len(ids)]
+
+class _Graph:
+    """A graph ready to run. Of a text that runs alone there is nothing to mask, but a graph may ask for the mask."""
+
+    def __init__(self, path: Path, max_tokens: int) -> None:
+        self._session = session(path)
+        self.outputs = frozenset(output.name for output in self._session.get_outputs())
+        asked = {given.name for given in self._session.get_inputs()}
+        self._mask = np.ones((1, max_tokens), np.int64) if "attention_mask" in asked else None
+
+    def run(self, outputs: Sequence[str], ids: Ids) -> list[Floats]:
+        feed = {"input_ids": ids[np.newaxis]}
+        if self._mask is not None:
+            feed["attention_mask"] = self._mask[:, : len(ids)]
         try:
-            arrays = graph.run(outputs, {"input_ids": ids[np.newaxis], "attention_mask": mask})
+            arrays = self._session.run(outputs, feed)
         except Exception as error:
             raise EngineError(f"the run failed: {type(error).__name__}") from error
         if not all(np.isfinite(array).all() for array in arrays):

@@ -164,7 +164,7 @@ def _teach(state: dict[str, Any], config: dict[str, Any], tokenizer: Any, rows: 
     graph = classify_graph(Bert.from_state(state, config), float32)
     session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
     ids = [np.array([tokenizer.encode(text).ids], np.int64) for _, text in rows]
-    cls = np.concatenate([session.run(["cls"], {"input_ids": i, "attention_mask": np.ones_like(i)})[0] for i in ids])
+    cls = np.concatenate([session.run(["cls"], {"input_ids": i})[0] for i in ids])
     pooled = np.tanh(cls @ state["bert.pooler.dense.weight"].T + state["bert.pooler.dense.bias"])
     inputs = np.concatenate([pooled, np.ones((len(rows), 1), np.float32)], axis=1)
     wanted = 4 * np.eye(3)[[LABELS.index(label) for label, _ in rows]]

@@ -36,7 +36,7 @@ def largest_difference(checkpoint: Path, out: Path, lengths: list[int]) -> float
         with torch.inference_mode():
             expected = model(input_ids=torch.from_numpy(some), output_hidden_states=True)
         hidden = expected.hidden_states[-1].numpy()
-        feed = {"input_ids": some, "attention_mask": np.ones_like(some)}
+        feed = {"input_ids": some}
         ours = [*classify.run(["logits", "cls"], feed), *embed.run(["mean"], feed)]
         theirs = [expected.logits.numpy(), hidden[:, 0], hidden.mean(axis=1)]
         worst = max(worst, *(float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True)))

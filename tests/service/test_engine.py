@@ -75,7 +75,7 @@ def test_a_value_that_is_not_finite_is_an_error(engine: Engine, monkeypatch: pyt
         def run(self, outputs: list[str], feed: dict[str, Any]) -> list[NDArray[np.float32]]:
             return [np.array([[np.nan, 0, 0]], np.float32) for _ in outputs]
 
-    monkeypatch.setattr(engine, "_classify", Broken())
+    monkeypatch.setattr(engine._classify, "_session", Broken())
     with pytest.raises(EngineError, match="not finite"):
         engine.classify(some_ids(4))
 
