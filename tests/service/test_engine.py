@@ -1,5 +1,6 @@
 """Token ids to numbers: the same for the same ids whoever else is running, finite, or an error."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -117,3 +118,18 @@ def test_nothing_heavy_is_imported() -> None:
     code = "import sys, service.engine; print(sorted({'torch', 'transformers', 'onnx', 'scipy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("first", ["service.engine", "models.quantize"])
+def test_the_runtime_keeps_and_sends_no_record_of_its_use(first: str, tmp_path: Path) -> None:
+    """ONNX Runtime's Linux builds collect telemetry below the home folder unless they are told not to."""
+    if first.startswith("models"):
+        pytest.importorskip("onnx")
+    code = (
+        f"import {first}\nfrom pathlib import Path\nfrom service.artifact import Artifact\n"
+        f"from service.engine import Engine\nEngine(Artifact.open(Path({str(TINY)!r})))"
+    )
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    clean = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run([sys.executable, "-c", code], cwd=TINY.parents[1], env=clean | home, check=True)
+    assert not list(tmp_path.rglob("*"))
