@@ -117,6 +117,10 @@ class Catalog:
             self._pending = name
             model = self._open(folder, name)
             self._put(model)
+        except ArtifactError:
+            if name is not None and name not in self._models:
+                self._metrics.forget_model(name)
+            raise
         finally:
             self._pending = None
             self._loading.release()

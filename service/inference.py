@@ -29,6 +29,8 @@ Detail = Literal["windows", "sentences"]
 Floats = NDArray[np.float32]
 Result = TypeVar("Result")
 
+OPERATIONS = ("classify", "embed", "explain")
+
 CHARACTERS = {"window": 2000, "sentence": 80, "word": 6}
 """How many characters of English a window, a sentence and a word have, about: what admission estimates runs by."""
 
@@ -141,7 +143,13 @@ class Inference:
         self._metrics = metrics
         # Looked up once: a lookup by labels costs as much as what it counts.
         self._infer_seconds = {graph: metrics.inference_seconds.labels(graph) for graph in ("classify", "embed")}
-        self._predicted = {label: metrics.predictions.labels(label) for label in self.manifest.labels}
+        self._ended = {
+            (operation, outcome): metrics.texts.labels(self.name, operation, outcome)
+            for operation in OPERATIONS
+            for outcome in ("ok", "invalid", "error")
+        }
+        self._tokens = {operation: metrics.tokens.labels(self.name, operation) for operation in OPERATIONS}
+        self._predicted = {label: metrics.predictions.labels(self.name, label) for label in self.manifest.labels}
 
     @classmethod
     def open(
@@ -233,9 +241,9 @@ class Inference:
             return
         answers = future.result()
         for outcome, count in Counter(map(_outcome, answers)).items():
-            self._metrics.texts.labels(operation, outcome).inc(count)
+            self._ended[operation, outcome].inc(count)
         tokens = sum(answer.tokens for answer in answers if not isinstance(answer, ServiceError))
-        self._metrics.tokens.labels(operation).inc(tokens)
+        self._tokens[operation].inc(tokens)
 
     def _read(self, text: str, timings: Timings) -> Reading:
         if len(text) > self.limits.characters:

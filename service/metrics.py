@@ -29,8 +29,8 @@ class Metrics:
         self.request_seconds = self._histogram(
             "request_seconds", "Time from a request's first byte to its answer's last.", _SECONDS, "route"
         )
-        self.texts = self._counter("texts", "Texts answered or refused.", "operation", "outcome")
-        self.tokens = self._counter("tokens", "Tokens read by the encoder.", "operation")
+        self.texts = self._counter("texts", "Texts answered or refused.", "model", "operation", "outcome")
+        self.tokens = self._counter("tokens", "Tokens read by the encoder.", "model", "operation")
         self.text_tokens = self._histogram("text_tokens", "Tokens of a text, those left out included.", _TOKENS)
         self.unknown = self._counter("unknown_tokens", "Tokens that the vocabulary has no word for, as [UNK].")
         self.truncated = self._counter("truncated_texts", "Texts of which not every token was read.")
@@ -38,7 +38,7 @@ class Metrics:
         self.queue_seconds = self._histogram("queue_seconds", "Time a text waited for a worker.", _SECONDS)
         self.tokenize_seconds = self._histogram("tokenize_seconds", "Clean-up and tokenization of a text.", _SECONDS)
         self.inference_seconds = self._histogram("inference_seconds", "One run of a graph.", _SECONDS, "graph")
-        self.predictions = self._counter("predictions", "Texts by predicted label.", "label")
+        self.predictions = self._counter("predictions", "Texts by predicted label.", "model", "label")
         self.confidence = self._histogram("confidence", "Probability of the predicted label.", _SHARES)
         self.rejected = self._counter("rejected_requests", "Requests refused by admission.", "reason")
         self.dropped = self._counter(
@@ -70,7 +70,8 @@ class Metrics:
 
     def forget_model(self, name: str) -> None:
         """Nothing answers under a name any more: its series end."""
-        _remove(self.model_info, name)
+        for metric in (self.model_info, self.texts, self.tokens, self.predictions):
+            _remove(metric, name)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"sentiment_{name}", text, labels, registry=self.registry)

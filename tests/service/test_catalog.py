@@ -260,3 +260,24 @@ def test_the_metrics_name_the_models_that_are_loaded(catalog: Catalog, metrics: 
     catalog.unload("b")
     assert shown() == {("a", catalog.get("a").digest)}
     assert catalog.get("a").digest != old
+
+
+def test_the_series_of_a_model_end_when_it_is_unloaded_and_never_begin_for_one_that_is_refused(
+    catalog: Catalog, metrics: Metrics, release: threading.Event, tmp_path: Path
+) -> None:
+    def series(model: str) -> set[str]:
+        families = (metrics.texts, metrics.tokens, metrics.predictions, metrics.model_info)
+        samples = [sample for metric in families for family in metric.collect() for sample in family.samples]
+        return {sample.name for sample in samples if sample.labels["model"] == model}
+
+    catalog.start({"a": TINY, "b": TINY})
+    asked = catalog.get("b").classify(["the film is good"])
+    assert {"sentiment_texts_total", "sentiment_tokens_total", "sentiment_model_info"} <= series("a") == series("b")
+    catalog.unload("b")
+    release.set()
+    asked.result(timeout=60)
+    assert series("a")
+    assert not series("b")
+    with pytest.raises(ArtifactError):
+        catalog.load("c", lying(tmp_path / "lying"))
+    assert not series("c")

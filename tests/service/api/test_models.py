@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from service.api.app import create_app
@@ -146,3 +147,28 @@ def test_one_that_fails_leaves_the_others_and_is_the_reason_not_to_be_ready(star
     assert "manifest.json cannot be read" in b["reason"]
     assert client.get("/v2/health/ready").status_code == 503
     assert client.get("/v2/models/a/ready").status_code == 200
+
+
+def test_metrics_tell_the_models_apart(client: TestClient) -> None:
+    def value(name: str, **labels: str) -> float:
+        for family in text_string_to_metric_families(client.get("/metrics").text):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    return sample.value
+        return 0.0
+
+    watched: list[tuple[str, dict[str, str]]] = [
+        (name, {"model": model, **more})
+        for name, more in (
+            ("sentiment_texts_total", {"operation": "classify", "outcome": "ok"}),
+            ("sentiment_tokens_total", {"operation": "classify"}),
+        )
+        for model in ("a", "b")
+    ]
+    before = [value(name, **labels) for name, labels in watched]
+    answer = client.post("/classify?model=b", json={"inputs": [TEXT, TEXT]}).json()
+    after = [value(name, **labels) for name, labels in watched]
+    assert [b - a for a, b in zip(before, after, strict=True)] == [0, 2, 0, answer["usage"]["tokens"]]
+    assert value("sentiment_predictions_total", model="b", label=answer["results"][0]["label"]) >= 2
+    digest = client.get("/info?model=b").json()["digest"]
+    assert value("sentiment_model_info", model="b", digest=digest) == 1
