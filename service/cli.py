@@ -98,11 +98,13 @@ def serve(context: typer.Context) -> None:
     """Run the service. Every setting is a flag here: see `sentiment serve --help` or `sentiment settings`."""
     # FastAPI and uvicorn, which no other command needs
     from service.api.app import create_app
+    from service.api.connections import Bounds
     from service.api.server import run as run_server
 
     chosen = _settings(_cli_prog_name="sentiment serve", _cli_parse_args=context.args)
     configure(chosen.log_level, chosen.log_format)
-    sys.exit(run_server(create_app(chosen), chosen.host, chosen.port, chosen.grace_period))
+    bounds = Bounds(chosen.max_connections, chosen.max_head_bytes, chosen.transfer_timeout, chosen.keep_alive)
+    sys.exit(run_server(create_app(chosen), chosen.host, chosen.port, chosen.grace_period, bounds))
 
 
 @app.command()

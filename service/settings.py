@@ -52,6 +52,18 @@ class Settings(BaseSettings):
     max_sentences: int = Field(256, ge=1, description="Sentences of one text that get scores of their own.")
     max_words: int = Field(200, ge=1, description="Words of one text that /explain masks.")
     max_body_bytes: int = Field(4 * 1024 * 1024, ge=1, description="Bytes in a request's body; past it 413.")
+    max_head_bytes: int = Field(
+        32 * 1024, ge=1024, description="Bytes in a request's line and headers together; past it 431."
+    )
+    max_connections: int = Field(
+        1000, ge=1, description="Connections at once; past it idle ones are closed, else 503 but for health."
+    )
+    keep_alive: int = Field(75, ge=1, description="Seconds a connection may stay open without a request.")
+    transfer_timeout: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds for a request's head to come, for its body, and for its answer to be taken; 408.",
+    )
     request_timeout: float = Field(
         30.0, gt=0, description="Seconds a request may take; past it 504, and what has not run is dropped."
     )

@@ -85,7 +85,7 @@ def create_app(settings: Settings) -> FastAPI:
     if settings.page:
         app.include_router(page.router())
     errors.install(app)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, seconds=settings.transfer_timeout)
     if access.keys:
         app.add_middleware(RequireKey, access=access, open_to_all=_open_paths(settings))
     app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES)

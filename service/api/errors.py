@@ -36,6 +36,24 @@ class MediaTypeError(errors.ServiceError):
     code = "unsupported_media_type"
 
 
+class MalformedHTTPError(errors.ServiceError):
+    """Bytes that are not HTTP/1.1, or not as this service takes it."""
+
+    code = "malformed_http"
+
+
+class HeadTooLargeError(errors.ServiceError):
+    """A head, the request's line and its headers, over the limit."""
+
+    code = "head_too_large"
+
+
+class TooSlowError(errors.ServiceError):
+    """A head or a body that did not come in time. The connection is closed, since the rest may still come."""
+
+    code = "too_slow"
+
+
 class UnauthorizedError(errors.ServiceError):
     """No key was sent, or none that fits."""
 
@@ -59,6 +77,9 @@ STATUS: dict[type[errors.ServiceError], HTTPStatus] = {
     errors.InputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.RequestError: HTTPStatus.UNPROCESSABLE_ENTITY,
     MalformedError: HTTPStatus.BAD_REQUEST,
+    MalformedHTTPError: HTTPStatus.BAD_REQUEST,
+    HeadTooLargeError: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    TooSlowError: HTTPStatus.REQUEST_TIMEOUT,
     UnauthorizedError: HTTPStatus.UNAUTHORIZED,
     ForbiddenError: HTTPStatus.FORBIDDEN,
     BodyTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -75,6 +96,11 @@ STATUS: dict[type[errors.ServiceError], HTTPStatus] = {
 CLIENT_CLOSED_REQUEST = 499
 """What the log and the metrics say of a request whose caller left; no one receives it."""
 
+_HEADERS: dict[type[errors.ServiceError], dict[str, str]] = {
+    UnauthorizedError: {"www-authenticate": "Bearer"},
+    TooSlowError: {"connection": "close"},
+}
+
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -87,7 +113,7 @@ def error_headers(error: errors.ServiceError) -> Mapping[str, str] | None:
     """What a failure says in headers: Retry-After where waiting helps, how a key is sent where one is needed."""
     if isinstance(error, errors.OverloadedError):
         return {"retry-after": str(error.retry_after)}
-    return {"www-authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None
+    return _HEADERS.get(type(error))
 
 
 def install(app: FastAPI) -> None:

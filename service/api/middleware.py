@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import uuid
@@ -13,7 +14,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.errors import CLIENT_CLOSED_REQUEST, BodyTooLargeError, MediaTypeError, error_response
+from service.api.compat import refusal
+from service.api.errors import CLIENT_CLOSED_REQUEST, BodyTooLargeError, MediaTypeError, TooSlowError
 from service.logs import get
 from service.metrics import Metrics
 from service.timings import Timings
@@ -83,21 +85,32 @@ def _milliseconds(scope: Scope) -> dict[str, float]:
 
 
 class BodyLimit:
-    """Refuses a body that is declared or turns out to be over the limit, packed, or not JSON."""
+    """Refuses a body that is declared or turns out to be over the limit, packed, not JSON, or not there in time."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, seconds: float) -> None:
         self.app = app
         self.max_bytes = max_bytes
+        self.seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in {"POST", "PUT", "PATCH"}:
             await self.app(scope, receive, send)
             return
         read = 0
+        # Of the whole body: a client that sends a byte a second is always about to send the next one.
+        until: float | None = asyncio.get_running_loop().time() + self.seconds
 
         async def counted() -> Message:
-            nonlocal read
-            message = await receive()
+            nonlocal read, until
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(HTTPStatus.REQUEST_TIMEOUT) from TooSlowError(
+                    f"the body did not come within {self.seconds:g} seconds"
+                )
+            if not message.get("more_body"):
+                until = None
             read += len(message.get("body", b""))
             if read > self.max_bytes:
                 # As an HTTPException: FastAPI, which reads the body, lets no other exception through.
@@ -107,7 +120,7 @@ class BodyLimit:
         try:
             self._check_headers(Headers(scope=scope))
         except (BodyTooLargeError, MediaTypeError) as error:
-            await error_response(error)(scope, receive, send)
+            await refusal(scope["path"], error)(scope, receive, send)
         else:
             await self.app(scope, counted, send)
 

@@ -8,6 +8,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from service.api.connections import Bounds, Config
 from service.api.state import State
 
 
@@ -27,13 +28,14 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run(app: FastAPI, host: str, port: int, grace_period: int) -> int:
+def run(app: FastAPI, host: str, port: int, grace_period: int, bounds: Bounds) -> int:
     """Serve until a signal comes, then for at most `grace_period` seconds answer what was admitted.
 
     Returns the exit status: 0 if all of it had its answer.
     """
-    config = uvicorn.Config(
+    config = Config(
         app,
+        bounds,
         host=host,
         port=port,
         log_config=None,

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from service import __version__
 from service.api.compat.base import Numbers, PeerRoute, Prediction, failures, ranked, reply, rows, vectors, whole
-from service.api.errors import BodyTooLargeError, MalformedError, MediaTypeError, UnauthorizedError
+from service.api.errors import BodyTooLargeError, MalformedError, MediaTypeError, TooSlowError, UnauthorizedError
 from service.api.guards import answer
 from service.api.routes import Chosen, Deadline, Service
 from service.api.schemas import Inputs
@@ -38,6 +38,7 @@ KINDS: dict[type[ServiceError], Kind] = {
     MalformedError: "Validation",
     MediaTypeError: "Validation",
     BodyTooLargeError: "Validation",
+    TooSlowError: "Validation",
     UnauthorizedError: "Validation",
     OverloadedError: "Overloaded",
     UnavailableError: "Unhealthy",
