@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 import httpx2
 
 if TYPE_CHECKING:
-    from service.api.schemas import ClassifyResponse, EmbedResponse, ExplainResponse, InfoResponse
+    from service.api.schemas import ClassifyResponse, EmbedResponse, ExplainResponse, InfoResponse, Models
 
 FIRST_PAUSE = 0.2
 """Seconds before the first retry, at most; twice as many before each one after it."""
@@ -88,6 +88,7 @@ _KINDS: dict[int, type[SentimentError]] = {
 class ClassifyOptions(TypedDict, total=False):
     """What /classify can be asked for."""
 
+    model: str
     top_k: int
     raw_scores: bool
     min_score: float
@@ -98,6 +99,7 @@ class ClassifyOptions(TypedDict, total=False):
 class EmbedOptions(TypedDict, total=False):
     """What /embed can be asked for."""
 
+    model: str
     pool: Literal["cls", "mean"]
     normalize: bool
     dimensions: int
@@ -121,11 +123,14 @@ class _Calls:
     def _embed(self, inputs: Texts, options: EmbedOptions) -> Steps[EmbedResponse]:
         return self._texts("/embed", inputs, options)
 
-    def _explain(self, inputs: Texts) -> Steps[ExplainResponse]:
-        return self._texts("/explain", inputs, {})
+    def _explain(self, inputs: Texts, model: str | None) -> Steps[ExplainResponse]:
+        return self._texts("/explain", inputs, _named(model))
 
-    def _info(self) -> Steps[InfoResponse]:
-        return self._call("GET", "/info")
+    def _info(self, model: str | None) -> Steps[InfoResponse]:
+        return self._call("GET", "/info", params=_named(model))
+
+    def _models(self) -> Steps[Models]:
+        return self._call("GET", "/models")
 
     def _ready(self) -> Steps[bool]:
         try:
@@ -177,13 +182,17 @@ class SentimentClient(_Calls):
         """Turn texts into vectors; errors as in `classify`."""
         return self._run(self._embed(inputs, options))
 
-    def explain(self, inputs: Texts) -> ExplainResponse:
+    def explain(self, inputs: Texts, model: str | None = None) -> ExplainResponse:
         """Label texts and say which words carried the label; errors as in `classify`."""
-        return self._run(self._explain(inputs))
+        return self._run(self._explain(inputs, model))
 
-    def info(self) -> InfoResponse:
-        """The service's version, its model and its limits. Raises SentimentError."""
-        return self._run(self._info())
+    def info(self, model: str | None = None) -> InfoResponse:
+        """The service's version, a model of it and its limits. Raises SentimentError."""
+        return self._run(self._info(model))
+
+    def models(self) -> Models:
+        """Every model there is. Raises SentimentError."""
+        return self._run(self._models())
 
     def ready(self) -> bool:
         """Whether the service can be reached and takes work; asked once."""
@@ -233,13 +242,17 @@ class AsyncSentimentClient(_Calls):
         """As in SentimentClient."""
         return await self._run(self._embed(inputs, options))
 
-    async def explain(self, inputs: Texts) -> ExplainResponse:
+    async def explain(self, inputs: Texts, model: str | None = None) -> ExplainResponse:
         """As in SentimentClient."""
-        return await self._run(self._explain(inputs))
+        return await self._run(self._explain(inputs, model))
 
-    async def info(self) -> InfoResponse:
+    async def info(self, model: str | None = None) -> InfoResponse:
         """As in SentimentClient."""
-        return await self._run(self._info())
+        return await self._run(self._info(model))
+
+    async def models(self) -> Models:
+        """As in SentimentClient."""
+        return await self._run(self._models())
 
     async def ready(self) -> bool:
         """As in SentimentClient."""
@@ -272,6 +285,10 @@ class AsyncSentimentClient(_Calls):
             return await self._http.send(step)
         except httpx2.TransportError as error:
             return error
+
+
+def _named(model: str | None) -> dict[str, str]:
+    return {} if model is None else {"model": model}
 
 
 def _understood(outcome: Outcome) -> Any:

@@ -118,6 +118,17 @@ def test_explain_info_and_ready(ask: Ask) -> None:
     assert ask("ready") is True
 
 
+def test_a_model_is_asked_by_its_name(ask: Ask) -> None:
+    assert [(one["name"], one["default"]) for one in ask("models")["models"]] == [("tiny", True)]
+    for call in ("classify", "embed", "explain"):
+        assert ask(call, TEXT, model="tiny")["model"] == "tiny"
+    assert ask("info", model="tiny")["model"] == "tiny"
+    for call, texts in (("classify", [TEXT]), ("embed", [TEXT]), ("explain", [TEXT]), ("info", [])):
+        with pytest.raises(InvalidRequestError, match="there is tiny") as raised:
+            ask(call, *texts, model="none")
+        assert (raised.value.code, raised.value.status) == ("unknown_model", 404)
+
+
 def test_a_wrong_request_says_what_is_wrong_at_once(ask: Ask) -> None:
     with pytest.raises(InvalidRequestError, match="top_k") as raised:
         ask("classify", TEXT, top_k=0)
@@ -264,7 +275,7 @@ def test_connections_are_kept() -> None:
 
 
 def test_both_kinds_have_the_same_calls() -> None:
-    for name in ("classify", "embed", "explain", "info", "ready"):
+    for name in ("classify", "embed", "explain", "info", "models", "ready"):
         kinds = [inspect.signature(getattr(kind, name)) for kind in (SentimentClient, AsyncSentimentClient)]
         assert kinds[0] == kinds[1]
 
