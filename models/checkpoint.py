@@ -160,7 +160,7 @@ class Bert:
     @property
     def hidden_size(self) -> int:
         """Width of the hidden states."""
-        return int(self.words.shape[1])
+        return len(self.layers[-1].output_norm.scale)
 
     @property
     def head_size(self) -> int:
