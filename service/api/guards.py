@@ -15,7 +15,7 @@ from service.scheduler import Ticket
 T = TypeVar("T")
 
 
-def deadline(
+async def deadline(
     request: Request,
     x_request_timeout: Annotated[
         str | None, Header(description="Seconds this request may take, at most the service's own limit.")

@@ -34,7 +34,7 @@ class State:
         return None
 
 
-def state(request: Request) -> State:
+async def state(request: Request) -> State:
     """The state of the application a request came to."""
     found: State = request.app.state.service
     return found
