@@ -136,7 +136,9 @@ def classify(
 def embed(
     texts: TextArguments = None,
     model: ModelOption = None,
-    pool: Annotated[Pool, typer.Option(help="The vector of [CLS], or the mean of all tokens' vectors.")] = "cls",
+    pool: Annotated[
+        Pool, typer.Option(help="The vector of [CLS], or the mean or maximum of all tokens' vectors.")
+    ] = "cls",
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to unit length.")] = False,
     dimensions: Annotated[int | None, typer.Option(help="Keep the first so many values.")] = None,
     long_text: LongTextOption = "window",

@@ -100,7 +100,7 @@ class EmbedOptions(TypedDict, total=False):
     """What /embed can be asked for."""
 
     model: str
-    pool: Literal["cls", "mean"]
+    pool: Literal["cls", "mean", "max", "cls,mean"]
     normalize: bool
     dimensions: int
     long_text: Literal["window", "truncate", "error"]

@@ -23,13 +23,16 @@ from service.scheduler import Scheduler, Split, Ticket
 from service.timings import Timings
 from service.tokenizer import Tokenizer
 
-Pool = Literal["cls", "mean"]
+Pool = Literal["cls", "mean", "max", "cls,mean"]
 LongText = Literal["window", "truncate", "error"]
 Detail = Literal["windows", "sentences"]
 Floats = NDArray[np.float32]
 Result = TypeVar("Result")
 
 OPERATIONS = ("classify", "embed", "explain")
+
+POOLED: dict[Pool, tuple[str, ...]] = {"mean": ("mean",), "max": ("max",), "cls,mean": ("cls", "mean")}
+"""What the embed graph is asked for, by pool. [CLS] alone is had cheaper from the classify graph."""
 
 CHARACTERS = {"window": 2000, "sentence": 80, "word": 6}
 """How many characters of English a window, a sentence and a word have, about: what admission estimates runs by."""
@@ -160,6 +163,15 @@ class Inference:
         inference.check_golden()
         return inference
 
+    @property
+    def pools(self) -> list[Pool]:
+        """The ways to pool that this model's graphs have."""
+        return ["cls", *(pool for pool, parts in POOLED.items() if self._engine.pooled.issuperset(parts))]
+
+    def width(self, pool: Pool) -> int:
+        """Values in a vector."""
+        return self.manifest.hidden_size * len(POOLED.get(pool, ("cls",)))
+
     def classify(
         self, texts: Sequence[str], long_text: LongText = "window", detail: Detail | None = None
     ) -> Ticket[list[Classification | ServiceError]]:
@@ -179,14 +191,16 @@ class Inference:
         normalize: bool = False,
         dimensions: int | None = None,
     ) -> Ticket[list[Embedding | ServiceError]]:
-        """Vectors of texts, in order: the last hidden state of [CLS], or the mean over all tokens' hidden states.
+        """Vectors of texts, in order: the last hidden state of [CLS], the mean or the maximum over all tokens' hidden
+        states, or [CLS]'s and behind it the mean.
 
-        `dimensions` keeps the first so many values; `normalize` then scales to unit length. Raises as `classify` does.
+        `dimensions` keeps the first so many values; `normalize` then scales to unit length. Raises as `classify` does,
+        and RequestError for a pool that this model's graphs do not have.
         """
-        if dimensions is not None and not 1 <= dimensions <= self.manifest.hidden_size:
-            raise RequestError(
-                f"dimensions is {dimensions}; this model has 1 to {self.manifest.hidden_size}", param="dimensions"
-            )
+        if pool not in self.pools:
+            raise RequestError(f"this model has no pool {pool}; its pools: {'; '.join(self.pools)}", param="pool")
+        if dimensions is not None and not 1 <= dimensions <= self.width(pool):
+            raise RequestError(f"dimensions is {dimensions}; this pool has 1 to {self.width(pool)}", param="dimensions")
         run = partial(self._embed, pool=pool, long_text=long_text, normalize=normalize, dimensions=dimensions)
         return self._submit(texts, "embed", run, CHARACTERS["window"])
 
@@ -315,10 +329,11 @@ class Inference:
         pieces, read = self._pieces(reading, long_text)
 
         def join(vectors: list[Floats]) -> Embedding:
-            vector = weighted_mean(vectors, pieces)[:dimensions]
+            whole = np.max(vectors, axis=0) if pool == "max" else weighted_mean(vectors, pieces)
+            vector = whole[:dimensions]
             return Embedding(_unit(vector) if normalize else vector, **read)
 
-        run = self._cls if pool == "cls" else self._mean
+        run = self._cls if pool == "cls" else partial(self._vectors, POOLED[pool])
         return _run([partial(run, timings, piece.ids) for piece in pieces], join)
 
     def _explain(self, reading: Reading, timings: Timings, mask: int) -> Explanation | Split:
@@ -352,8 +367,8 @@ class Inference:
     def _cls(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
         return self._timed(self._engine.classify, "classify", timings, ids).cls
 
-    def _mean(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
-        return self._timed(self._engine.embed, "embed", timings, ids)
+    def _vectors(self, pooled: tuple[str, ...], timings: Timings, ids: NDArray[np.int64]) -> Floats:
+        return self._timed(partial(self._engine.embed, pooled=pooled), "embed", timings, ids)
 
     def _timed(
         self, run: Callable[[NDArray[np.int64]], Result], graph: str, timings: Timings, ids: NDArray[np.int64]

@@ -80,7 +80,7 @@ async def embed(
     service: Service,
     seconds: Deadline,
 ) -> Response:
-    """Turn each text into a vector: the raw last hidden state of [CLS], or the mean over all of its tokens."""
+    """Turn each text into a vector: the raw last hidden state of [CLS], or the mean or maximum over its tokens."""
     model = service.models.get(query.model)
     work = model.embed(body.inputs, query.pool, query.long_text, normalize=query.normalize, dimensions=query.dimensions)
     answers = await answer(request, work, seconds)
@@ -88,8 +88,8 @@ async def embed(
         {
             "model": model.name,
             "pool": query.pool,
-            "dimensions": query.dimensions or model.manifest.hidden_size,
-            "embeddings": [schemas.embedding_values(one) for one in answers],
+            "dimensions": query.dimensions or model.width(query.pool),
+            "embeddings": [schemas.embedding_values(one, query.encoding) for one in answers],
             "usage": _usage(request, answers),
         }
     )
@@ -123,7 +123,7 @@ async def info(query: ModelQuery, service: Service) -> schemas.InfoResponse:
         "model": model.name,
         "digest": model.digest,
         "labels": list(manifest.labels),
-        "pools": ["cls", "mean"],
+        "pools": list(model.pools),
         "dimensions": manifest.hidden_size,
         "temperature": manifest.temperature,
         "quantization": manifest.quantization.model_dump(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -11,6 +12,8 @@ from typing_extensions import TypedDict
 from service.catalog import Catalog, Entry
 from service.errors import ServiceError
 from service.inference import Classification, Detail, Embedding, Explanation, LongText, Part, Pool, Scores
+
+Encoding = Literal["float", "base64"]
 
 
 def _text(value: Any) -> str:
@@ -100,11 +103,17 @@ class EmbedQuery(ModelQuery):
 
     pool: Annotated[
         Pool,
-        Field(description="`cls`: the last hidden state of [CLS]; `mean`: the mean over all tokens."),
+        Field(
+            description="`cls`: the last hidden state of [CLS]; `mean`: the mean over all tokens; `max`: the largest "
+            "value over all tokens; `cls,mean`: both, one behind the other."
+        ),
     ] = "cls"
     long_text: Annotated[LongText, Field(description=LONG_TEXT)] = "window"
     normalize: Annotated[bool, Field(description="Scale each vector to unit length.")] = False
     dimensions: Annotated[int | None, Field(ge=1, description="Keep the first so many values.")] = None
+    encoding: Annotated[
+        Encoding, Field(description="`float`: numbers; `base64`: little-endian float32 in base64, half as long.")
+    ] = "float"
 
 
 class Error(TypedDict):
@@ -195,7 +204,7 @@ class EmbedResponse(TypedDict):
     model: str
     pool: str
     dimensions: int
-    embeddings: list[list[float] | ErrorBody]
+    embeddings: list[list[float] | str | ErrorBody]
     usage: Usage
 
 
@@ -265,7 +274,7 @@ def _entry(entry: Entry, *, default: bool) -> ModelEntry:
         manifest = entry.model.manifest
         shown["digest"] = entry.model.digest
         shown["labels"] = list(manifest.labels)
-        shown["pools"] = ["cls", "mean"]
+        shown["pools"] = list(entry.model.pools)
         shown["dimensions"] = manifest.hidden_size
         shown["max_tokens"] = manifest.max_tokens
     return shown
@@ -343,9 +352,14 @@ def explain_result(answer: Explanation | ServiceError, text: str, shown: Shown) 
     return {**shown.scores(answer), "tokens": answer.tokens, "words": words}
 
 
-def embedding_values(answer: Embedding | ServiceError) -> list[float] | ErrorBody:
-    """One vector as it goes over the wire: seven decimals hold what float32 does."""
-    if isinstance(answer, ServiceError):
-        return error_body(answer)
+def embedding_values(answer: Embedding | ServiceError, encoding: Encoding = "float") -> list[float] | str | ErrorBody:
+    """One text's vector as it goes over the wire."""
+    return error_body(answer) if isinstance(answer, ServiceError) else vector_values(answer, encoding)
+
+
+def vector_values(answer: Embedding, encoding: Encoding = "float") -> list[float] | str:
+    """A vector as numbers, seven decimals of which hold what float32 does, or exactly, in base64."""
+    if encoding == "base64":
+        return b64encode(answer.vector.astype("<f4")).decode()
     values: list[float] = answer.vector.astype(float).round(7).tolist()
     return values

@@ -52,7 +52,7 @@ def test_alone_in_a_list_and_under_load_the_answer_is_the_same_to_the_last_bit(i
             assert answer.probabilities.tobytes() == other.probabilities.tobytes()
 
 
-@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize("pool", ["cls", "mean", "max", "cls,mean"])
 def test_vectors_are_the_same_alone_and_together(inference: Inference, pool: Pool) -> None:
     asked = texts(60, seed=2)
     together = inference.embed(asked, pool).result()
@@ -69,6 +69,14 @@ def test_the_cls_vector_is_the_one_behind_the_logits(inference: Inference) -> No
     answer = inference.embed(["the film is good"], "cls").result()[0]
     assert isinstance(answer, Embedding)
     assert answer.vector.tobytes() == Engine(Artifact.open(TINY)).classify(ids).cls.tobytes()
+
+
+def test_a_pool_that_the_graphs_lack_is_refused(inference: Inference, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model made before there were more pools has the mean alone."""
+    monkeypatch.setattr(inference._engine._embed, "outputs", frozenset({"mean"}))
+    assert inference.pools == ["cls", "mean"]
+    with pytest.raises(RequestError, match="no pool cls,mean; its pools: cls; mean"):
+        inference.embed(["good"], "cls,mean")
 
 
 def test_a_failed_run_fails_its_own_text(inference: Inference, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +109,7 @@ def test_every_limit_names_both_numbers(inference: Inference) -> None:
     for wrong in ([], ["a"] * 2001):
         with pytest.raises(RequestError, match=f"{len(wrong)} texts in one request; 1 to 2000 are allowed"):
             inference.classify(wrong)
-    with pytest.raises(RequestError, match="this model has 1 to 32"):
+    with pytest.raises(RequestError, match="this pool has 1 to 32"):
         inference.embed(["a"], dimensions=33)
 
 
@@ -117,7 +125,7 @@ def test_golden_texts_gate_a_model(inference: Inference, tmp_path: Path) -> None
 
 
 def test_a_vector_without_length_cannot_be_normalized(inference: Inference, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference._engine, "embed", lambda ids: np.zeros(32, np.float32))
+    monkeypatch.setattr(inference._engine, "embed", lambda ids, pooled: np.zeros(32, np.float32))
     (answer,) = inference.embed(["good"], "mean", normalize=True).result()
     assert isinstance(answer, EngineError)
     (answer,) = inference.embed(["good"], "mean").result()

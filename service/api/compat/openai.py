@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from service.api.compat.base import PeerRoute, failures, reply, rows, vectors, whole
+from service.api.compat.base import PeerRoute, failures, reply, whole
 from service.api.errors import MalformedError, MediaTypeError
 from service.api.guards import answer
 from service.api.routes import Deadline, Service
-from service.api.schemas import Inputs
+from service.api.schemas import Encoding, Inputs, vector_values
 from service.catalog import Catalog
 from service.errors import InputError, RequestError, ServiceError, UnknownModelError
 from service.inference import Inference, Pool
@@ -62,7 +61,7 @@ class EmbeddingsRequest(BaseModel):
 
     model: Annotated[str, Field(description="The model's name, with `:cls` after it for the other pool.")]
     input: Inputs
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Encoding = "float"
     dimensions: Annotated[int | None, Field(strict=True, description="Keep the first so many values.")] = None
     user: Annotated[str | None, Field(description="Taken and not used.")] = None
 
@@ -116,10 +115,7 @@ async def embeddings(request: Request, body: EmbeddingsRequest, service: Service
     inference, pool = _known(service.models, body.model)
     work = inference.embed(body.input, pool, normalize=True, dimensions=body.dimensions)
     answers = whole(request, await answer(request, work, seconds))
-    found = vectors(answers)
-    values: list[str | list[float]] = [*rows(found, 7)]
-    if body.encoding_format == "base64":
-        values = [b64encode(row).decode() for row in found.astype("<f4")]
+    values = [vector_values(one, body.encoding_format) for one in answers]
     tokens = sum(one.tokens for one in answers)
     content: EmbeddingsResponse = {
         "object": "list",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import time
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
@@ -151,7 +153,36 @@ def test_vectors_by_pool(client: TestClient) -> None:
     assert cls["usage"]["texts"] == 1
 
 
-@pytest.mark.parametrize("pool", ["cls", "mean"])
+def test_pools_of_all_tokens_come_from_one_run(client: TestClient) -> None:
+    assert client.get("/info").json()["pools"] == ["cls", "mean", "max", "cls,mean"]
+    (mean,), (largest,) = (embed(client, TEXT, pool=pool)["embeddings"] for pool in ("mean", "max"))
+    both = embed(client, TEXT, pool="cls,mean")
+    (joined,) = both["embeddings"]
+    assert both["dimensions"] == len(joined) == 2 * len(mean)
+    assert joined[len(mean) :] == mean
+    (cls,) = embed(client, TEXT, pool="cls")["embeddings"]
+    assert joined[: len(mean)] == pytest.approx(cls, abs=0.1)
+    assert all(high >= middle for high, middle in zip(largest, mean, strict=True))
+    assert len(embed(client, TEXT, pool="cls,mean", dimensions=40)["embeddings"][0]) == 40
+
+
+def test_the_maximum_of_a_long_text_is_that_of_its_windows(client: TestClient) -> None:
+    text = "the film is good . " * 30
+    (whole,) = classify(client, "detail=windows", inputs=text)["results"]
+    windows = [text[part["start"] : part["end"]] for part in whole["window_scores"]]
+    assert len(windows) > 1
+    parts = embed(client, windows, pool="max")["embeddings"]
+    assert embed(client, text, pool="max")["embeddings"] == [[max(values) for values in zip(*parts, strict=True)]]
+
+
+def test_base64_holds_the_same_vector(client: TestClient) -> None:
+    (numbers,) = embed(client, TEXT)["embeddings"]
+    packed, failed = embed(client, [TEXT, ""], encoding="base64")["embeddings"]
+    assert np.frombuffer(base64.b64decode(packed), "<f4").tolist() == pytest.approx(numbers, abs=1e-7)
+    assert failed["error"]["code"] == "empty_text"
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean", "max", "cls,mean"])
 def test_dimensions_keeps_the_first_values_and_normalize_makes_them_one_long(client: TestClient, pool: str) -> None:
     (whole,) = embed(client, TEXT, pool=pool)["embeddings"]
     answer = embed(client, TEXT, pool=pool, dimensions=5, normalize=True)
