@@ -14,10 +14,10 @@ UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quie
 PYTEST_ARGS ?=
 LOCK_ARGS ?=
 
-.PHONY: help serve test test-models test-lowest lint format model lock wheel clean
+.PHONY: help serve test test-models test-lowest check-avx2 lint format model lock wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: $(VENV)/serve.stamp ## run the service on SENTIMENT_HOST:SENTIMENT_PORT; every SENTIMENT_* variable is passed through
 	$(BIN)/sentiment serve
@@ -30,6 +30,12 @@ test-models: $(VENV)/train.stamp ## run all the tests, those of training too; in
 
 test-lowest: $(VENV)-lowest/dev.stamp ## run the tests with the oldest versions that pyproject.toml allows, in an environment of its own
 	$(VENV)-lowest/bin/python -m pytest $(PYTEST_ARGS)
+
+check-avx2: $(VENV)/serve.stamp ## compare the model's answers here with those on an emulated CPU without VNNI; needs qemu-user
+	@command -v qemu-x86_64 >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends qemu-user >/dev/null; } || \
+		{ echo "qemu-x86_64 is missing: install the package qemu-user" >&2; exit 1; }
+	$(BIN)/python -m bench.avx2
 
 lint: $(VENV)/dev.stamp ## check the format, ruff's rules, the types and the import rules
 	$(BIN)/ruff format --check .

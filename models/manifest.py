@@ -14,7 +14,10 @@ from service.artifact import MANIFEST, Graphs, Manifest, Quantization, sha256
 from service.cleaning import STEPS
 
 PACKAGES = ("onnx", "onnxruntime", "tokenizers", "numpy")
-TOLERANCE = 0.02
+TOLERANCE = 0.05
+"""How far off a golden logit may be. Where other instructions add in another order, a value on the edge between two
+8-bit steps may fall to the other side; measured, that moves logits of long texts by up to 0.03 (`make check-avx2`), and
+8-bit products that overflow by up to 0.25."""
 
 # A name ends in _min or _max; what comes before is the name of the measure that it bounds.
 BOUNDS = {
