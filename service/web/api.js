@@ -33,7 +33,20 @@ async function ask(path, options) {
 // A proxy may send a date instead of seconds: then a second, and the next answer says more.
 const seconds = (header) => (header === null ? null : Number.parseInt(header, 10) || 1);
 
-export const info = () => ask("info", {});
+let chosen = "";
+
+/** The model asked from now on; none is the default. */
+export const choose = (model) => {
+  chosen = model;
+};
+
+/** A path that asks the model chosen now. */
+export const asking = (path) =>
+  chosen ? `${path}${path.includes("?") ? "&" : "?"}model=${encodeURIComponent(chosen)}` : path;
+
+export const info = () => ask(asking("info"), {});
+
+export const models = () => ask("models", {});
 
 /** POSTs once. */
 const post = (path, body, signal) =>
@@ -70,7 +83,7 @@ export function pause(length, signal) {
 
 /** The one result of a request for one text; a text's own error is thrown like any other. */
 export async function one(path, text, signal, onWait) {
-  const { results } = await patiently(path, { inputs: [text] }, signal, onWait);
+  const { results } = await patiently(asking(path), { inputs: [text] }, signal, onWait);
   const { error } = results[0];
   if (error) throw new ApiError(422, error.code, error.message);
   return results[0];

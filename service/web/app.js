@@ -1,8 +1,8 @@
 // Starts the page: waits for the service, says which model answers, and lets one tab be seen at a time.
 
-import { info, pause, sentence } from "./api.js";
+import { choose, info, models, pause, sentence } from "./api.js";
 import { compareView } from "./compare.js";
-import { byId } from "./dom.js";
+import { byId, element } from "./dom.js";
 import { fileView } from "./file.js";
 import { readingView } from "./reading.js";
 
@@ -43,10 +43,33 @@ function tabs() {
   }
 }
 
+function describe({ model, limits, dimensions }) {
+  byId("model").classList.remove("problem");
+  byId("model").textContent = `${model} · ${limits.max_tokens} tokens a window · ${dimensions} dimensions`;
+}
+
+/** Lets one of several models be chosen: the views hold `found` and see its new /info, and what is written is read again. */
+async function choice(found) {
+  const names = (await models()).models.filter(({ state }) => state === "ready").map(({ name }) => name);
+  const select = byId("choice");
+  select.replaceChildren(...names.map((text) => element("option", { text, selected: text === found.model })));
+  byId("models").hidden = names.length < 2;
+  select.addEventListener("change", async () => {
+    choose(select.value);
+    try {
+      describe(Object.assign(found, await info()));
+      for (const written of document.querySelectorAll("textarea")) written.dispatchEvent(new Event("input"));
+    } catch (error) {
+      byId("model").textContent = sentence(error.message);
+      byId("model").classList.add("problem");
+    }
+  });
+}
+
 tabs();
 const found = await ready();
-byId("model").classList.remove("problem");
-byId("model").textContent = `${found.model} · ${found.limits.max_tokens} tokens a window · ${found.dimensions} dimensions`;
+describe(found);
 readingView(found);
 compareView();
 fileView(found);
+await choice(found);

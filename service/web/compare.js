@@ -1,6 +1,6 @@
 // The view of two texts: the cosine of their vectors, under each way of making one.
 
-import { ApiError, patiently, sentence } from "./api.js";
+import { ApiError, asking, patiently, sentence } from "./api.js";
 import { scale } from "./answer.js";
 import { byId, debounced, element, latest } from "./dom.js";
 import { requestPanel } from "./snippet.js";
@@ -48,7 +48,7 @@ export function compareView() {
 }
 
 async function cosine(texts, pool, signal) {
-  const { embeddings } = await patiently(`embed?pool=${pool}&normalize=true`, { inputs: texts }, signal);
+  const { embeddings } = await patiently(asking(`embed?pool=${pool}&normalize=true`), { inputs: texts }, signal);
   const wrong = embeddings.find(({ error }) => error)?.error;
   if (wrong) throw new ApiError(422, wrong.code, wrong.message);
   const [first, second] = embeddings;

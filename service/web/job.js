@@ -1,6 +1,6 @@
 // A file being labelled: pick the column, start, stop, go on, download.
 
-import { pause, sentence } from "./api.js";
+import { asking, pause, sentence } from "./api.js";
 import { element, glyph } from "./dom.js";
 import { labelled, output, wordiest } from "./labelling.js";
 
@@ -8,7 +8,9 @@ import { labelled, output, wordiest } from "./labelling.js";
 export class Job {
   /** `table` is what csv.js reads; `nodes` are what the page shows of the job. */
   constructor(name, table, { labels, limits }) {
-    Object.assign(this, { name, table, labels, limits, results: [], running: null, url: "" });
+    // The model chosen now labels all of the file, whichever is chosen later.
+    const path = asking("classify");
+    Object.assign(this, { name, table, labels, limits, path, results: [], running: null, url: "" });
     const options = table.header.map((text, value) => element("option", { value, text: text || `column ${value + 1}` }));
     this.column = element("select", {}, ...options);
     this.column.value = wordiest(table);
@@ -81,7 +83,7 @@ export class Job {
     const waiting = (seconds) => {
       this.rate.textContent = `The service is busy. Trying again in ${seconds} s …`;
     };
-    for await (const results of labelled(texts, this.limits, signal, waiting)) {
+    for await (const results of labelled(this.path, texts, this.limits, signal, waiting)) {
       this.results.push(...results);
       done += results.length;
       const rate = done / passed();

@@ -11,20 +11,20 @@ const HALVED = new Set([413, 422, 500, 504]);
 /* A request that failed as a whole for what is in it, or for being too much at once: its halves may not. */
 
 /** Yields the results of `texts` in order, some at a time. One that cannot be read is {error}, as the service says it. */
-export async function* labelled(texts, limits, signal, onWait) {
-  for (const chunk of chunks(texts, Math.min(TEXTS, limits.max_texts))) yield await label(chunk, signal, onWait);
+export async function* labelled(path, texts, limits, signal, onWait) {
+  for (const chunk of chunks(texts, Math.min(TEXTS, limits.max_texts))) yield await label(path, chunk, signal, onWait);
 }
 
-async function label(texts, signal, onWait) {
+async function label(path, texts, signal, onWait) {
   try {
-    return (await patiently("classify", { inputs: texts }, signal, onWait)).results;
+    return (await patiently(path, { inputs: texts }, signal, onWait)).results;
   } catch (error) {
     if (!(error instanceof ApiError) || !HALVED.has(error.status)) throw error;
     if (texts.length === 1) return [{ error: { code: error.code, message: error.message } }];
     const half = Math.ceil(texts.length / 2);
     return [
-      ...(await label(texts.slice(0, half), signal, onWait)),
-      ...(await label(texts.slice(half), signal, onWait)),
+      ...(await label(path, texts.slice(0, half), signal, onWait)),
+      ...(await label(path, texts.slice(half), signal, onWait)),
     ];
   }
 }

@@ -1,5 +1,6 @@
 // The request behind what is shown, as something to paste into a shell or a program.
 
+import { asking } from "./api.js";
 import { element } from "./dom.js";
 
 const HEADER = "content-type: application/json";
@@ -31,7 +32,7 @@ export function requestPanel(details, inputs, kinds) {
   const write = () => {
     if (!details.open) return;
     const [path, body] = kinds[kind.value](inputs.map(({ value }) => value));
-    code.textContent = LANGUAGES[language.value](new URL(path, document.baseURI).href, body);
+    code.textContent = LANGUAGES[language.value](new URL(asking(path), document.baseURI).href, body);
     said.textContent = "";
   };
   details.addEventListener("toggle", write);
