@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -31,7 +32,7 @@ from service.inference import Inference, Limits, LongText, Pool
 from service.logs import configure
 from service.metrics import Metrics
 from service.scheduler import Scheduler
-from service.settings import Settings
+from service.settings import Settings, unknown_variables
 
 if TYPE_CHECKING:
     from service.files.operations import Operation
@@ -186,6 +187,11 @@ def _default_model(current: Settings) -> Path:
 
 
 def _settings(**sources: Any) -> Settings:
+    if unknown := unknown_variables(os.environ):
+        for name, near in unknown.items():
+            meant = f"; did you mean {near}?" if near else "; the README lists them"
+            typer.echo(f"sentiment: {name} is no setting{meant}", err=True)
+        raise SystemExit(2)
     try:
         return Settings(**sources)
     except ValidationError as error:

@@ -61,6 +61,10 @@ class InvalidRequestError(SentimentError):
     """The request is wrong, or none of its texts can be read."""
 
 
+class UnauthorizedError(SentimentError):
+    """The service asks for a key, and none was given that fits."""
+
+
 class OverloadedError(SentimentError):
     """The service has more to do than it takes on."""
 
@@ -78,6 +82,7 @@ class DeadlineError(SentimentError):
 
 
 _KINDS: dict[int, type[SentimentError]] = {
+    HTTPStatus.UNAUTHORIZED: UnauthorizedError,
     HTTPStatus.TOO_MANY_REQUESTS: OverloadedError,
     HTTPStatus.BAD_GATEWAY: UnavailableError,
     HTTPStatus.SERVICE_UNAVAILABLE: UnavailableError,
@@ -165,13 +170,16 @@ class _Calls:
 class SentimentClient(_Calls):
     """Asks the service, over connections that it keeps; any number of threads may share one.
 
-    `timeout` are the seconds a call may take with its retries and pauses; the service is told and stops work by then.
-    At most `retries` times a call is sent again: when the service has too much to do (Retry-After is heeded), takes no
-    work, or the connection fails. Further arguments are those of httpx2.Client: headers, verify, proxy ...
+    `api_key` is sent with every call. `timeout` are the seconds a call may take with its retries and pauses; the
+    service is told and stops work by then. At most `retries` times a call is sent again: when the service has too much
+    to do (Retry-After is heeded), takes no work, or the connection fails. Further arguments are those of httpx2.Client:
+    headers, verify, proxy ...
     """
 
-    def __init__(self, url: str, *, timeout: float = 30.0, retries: int = 3, **http: Any) -> None:
-        self._http = httpx2.Client(base_url=url, **http)
+    def __init__(
+        self, url: str, *, api_key: str | None = None, timeout: float = 30.0, retries: int = 3, **http: Any
+    ) -> None:
+        self._http = httpx2.Client(base_url=url, **_with_key(http, api_key))
         super().__init__(self._http, timeout, retries)
 
     def classify(self, inputs: Texts, **options: Unpack[ClassifyOptions]) -> ClassifyResponse:
@@ -230,8 +238,10 @@ class SentimentClient(_Calls):
 class AsyncSentimentClient(_Calls):
     """SentimentClient for asyncio."""
 
-    def __init__(self, url: str, *, timeout: float = 30.0, retries: int = 3, **http: Any) -> None:
-        self._http = httpx2.AsyncClient(base_url=url, **http)
+    def __init__(
+        self, url: str, *, api_key: str | None = None, timeout: float = 30.0, retries: int = 3, **http: Any
+    ) -> None:
+        self._http = httpx2.AsyncClient(base_url=url, **_with_key(http, api_key))
         super().__init__(self._http, timeout, retries)
 
     async def classify(self, inputs: Texts, **options: Unpack[ClassifyOptions]) -> ClassifyResponse:
@@ -289,6 +299,15 @@ class AsyncSentimentClient(_Calls):
 
 def _named(model: str | None) -> dict[str, str]:
     return {} if model is None else {"model": model}
+
+
+def _with_key(http: dict[str, Any], api_key: str | None) -> dict[str, Any]:
+    """A client's arguments, the key among the headers that it sends with every request."""
+    if api_key is None:
+        return http
+    headers = httpx2.Headers(http.pop("headers", None))
+    headers["authorization"] = f"Bearer {api_key}"
+    return {**http, "headers": headers}
 
 
 def _understood(outcome: Outcome) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self
 
@@ -13,6 +16,13 @@ from service.artifact import NAME
 DEFAULT_MODEL = Path(__file__).parent.parent / "models" / "sentiment-en"
 
 
+PREFIX = "SENTIMENT_"
+
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
+
+_OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+"""What it puts into every container's environment for a Service whose name starts with `sentiment`."""
+
 Exposure = Literal["on", "open", "off"]
 """Who is answered: whoever is answered elsewhere, everybody, nobody."""
 
@@ -21,7 +31,7 @@ class Settings(BaseSettings):
     """Settings with their defaults; each description is what the documentation and `--help` show."""
 
     model_config = SettingsConfigDict(
-        env_prefix="SENTIMENT_",
+        env_prefix=PREFIX,
         env_ignore_empty=True,
         frozen=True,
         extra="forbid",
@@ -77,6 +87,9 @@ class Settings(BaseSettings):
     admin_keys: SecretStr | None = Field(
         None, description="Keys that open the routes of administration, and all others; unset: administration is off."
     )
+    cors_origins: str = Field(
+        "", description="Origins whose pages may ask from a browser, a comma between them; unset: none but its own."
+    )
     metrics: Exposure = Field(
         "on", description="Answer /metrics: on, with a key where keys are set; open, without one too; off, not at all."
     )
@@ -89,6 +102,11 @@ class Settings(BaseSettings):
     def folders(self) -> dict[str | None, Path]:
         """The models to serve, the default first: their folders by name. A single one has its manifest's name."""
         return {None: self.model} if self.models is None else dict(_named(self.models))
+
+    @property
+    def origins(self) -> list[str]:
+        """The origins of cors_origins."""
+        return [origin.strip() for origin in self.cors_origins.split(",") if origin.strip()]
 
     @property
     def limits(self) -> dict[str, int]:
@@ -119,6 +137,12 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _origins_are_listed(self) -> Self:
+        if wrong := [origin for origin in self.origins if not _ORIGIN.fullmatch(origin)]:
+            raise ValueError(f"cors_origins: {wrong[0]!r} is no origin; one is https://name or https://name:port")
+        return self
+
+    @model_validator(mode="after")
     def _largest_request_fits(self) -> Self:
         if self.max_texts > self.queue:
             raise ValueError(f"max_texts is {self.max_texts} and queue {self.queue}: a full request would never fit")
@@ -135,4 +159,19 @@ def _named(models: str) -> list[tuple[str, Path]]:
                 f"{part.strip()!r} is not name=folder, the name of at most 64 letters, digits, '.', '_', '-'"
             )
         found.append((name, Path(folder)))
+    return found
+
+
+def unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
+    """The variables of the prefix that are no setting, each with the one that may have been meant.
+
+    A misspelt one would else be passed over: with SENTIMENT_API_KEY the service would be open to all.
+    """
+    settings = [field.upper() for field in Settings.model_fields]
+    found: dict[str, str | None] = {}
+    for name in names:
+        if name.upper().startswith(PREFIX):
+            rest = name.upper().removeprefix(PREFIX)
+            if rest not in settings and not _OF_KUBERNETES.fullmatch(rest):
+                found[name] = next((PREFIX + near for near in get_close_matches(rest, settings, n=1)), None)
     return found

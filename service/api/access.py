@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Request, Security
+from fastapi import FastAPI, Request, Security
+from fastapi.encoders import jsonable_encoder
 from fastapi.security import APIKeyHeader, HTTPBearer
 from pydantic import SecretStr
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,6 +26,13 @@ log = get(__name__)
 
 HEALTH = ("/healthz", "/readyz")
 """Open whatever the settings say: who asks them has no key to send."""
+
+CORS: dict[str, Any] = {
+    "allow_methods": ["GET", "POST"],
+    "allow_headers": ["authorization", "content-type", "x-api-key", "x-request-id", "x-request-timeout"],
+    "expose_headers": ["retry-after", "server-timing", "x-request-id"],
+}
+"""What pages of the listed origins may send and read. No cookie is among it: there are none."""
 
 LOOK_AGAIN = 1.0
 """Seconds for which a file of keys is not looked at again."""
@@ -121,6 +129,23 @@ class RequireKey:
 
     def _open(self, path: str) -> bool:
         return path in self.paths or path.startswith(self.folders)
+
+
+def describe(app: FastAPI, open_to_all: Iterable[str]) -> None:
+    """Say in an application's description where a key is asked for, and how it is sent."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        described = plain()
+        schemes = {scheme.scheme_name: scheme.model for scheme in (bearer, api_key)}
+        described.setdefault("components", {})["securitySchemes"] = jsonable_encoder(schemes, exclude_none=True)
+        described["security"] = [{name: []} for name in schemes]
+        for path in {*HEALTH, *open_to_all} & described["paths"].keys():
+            for operation in described["paths"][path].values():
+                operation["security"] = []
+        return described
+
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 async def require_admin(

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
+from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
 from service.api import admin, errors, page
-from service.api.access import Access, Keys, RequireKey
+from service.api.access import CORS, Access, Keys, RequireKey, describe
 from service.api.compat import ROUTERS
 from service.api.middleware import BodyLimit, Observe
 from service.api.routes import metrics_router, router
@@ -88,6 +89,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, seconds=settings.transfer_timeout)
     if access.keys:
         app.add_middleware(RequireKey, access=access, open_to_all=_open_paths(settings))
+        describe(app, _open_paths(settings))
+    if settings.origins:
+        # Outside of what asks for keys: a browser sends none with the question whether it may send one.
+        app.add_middleware(CORSMiddleware, allow_origins=settings.origins, **CORS)
     app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES)
     return app
 

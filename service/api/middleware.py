@@ -22,6 +22,13 @@ from service.timings import Timings
 
 log = get("service.access")
 
+SAFE = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "frame-ancestors 'none'",
+}
+"""What every answer tells a browser, unless its route says otherwise."""
+
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -49,6 +56,8 @@ class Observe:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
+                for name, value in SAFE.items():
+                    headers.setdefault(name, value)
                 if spent := _milliseconds(scope):
                     headers["server-timing"] = ", ".join(f"{name};dur={value}" for name, value in spent.items())
             await send(message)

@@ -19,7 +19,7 @@ TEXT = (
     "I had read so much about this film that I went in expecting too much; it is long, loud and oddly moving. "
     "Prices went up again in March, the company said on Tuesday, and no date was given for the next review. "
 )
-CHECKPOINT = os.environ.get("SENTIMENT_TEST_CHECKPOINT")
+CHECKPOINT = os.environ.get("TEST_CHECKPOINT")
 
 
 def largest_difference(checkpoint: Path, out: Path, lengths: list[int]) -> float:
@@ -47,7 +47,7 @@ def test_equals_torch_at_every_length(checkpoint: Path, tmp_path: Path) -> None:
     assert largest_difference(checkpoint, tmp_path, list(range(1, 65))) < 1e-4
 
 
-@pytest.mark.skipif(not CHECKPOINT, reason="SENTIMENT_TEST_CHECKPOINT names no checkpoint")
+@pytest.mark.skipif(not CHECKPOINT, reason="TEST_CHECKPOINT names no checkpoint")
 def test_a_real_checkpoint_equals_torch(tmp_path: Path) -> None:
     lengths = [1, 2, 3, 5, 8, 13, 25, 40, 64, 100, 128, 200, 256, 300, 400, 511, 512]
     assert largest_difference(Path(str(CHECKPOINT)), tmp_path, lengths) < 1e-4

@@ -19,6 +19,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
 from service import __version__, cli
+from service.api.connections import Bounds
 from service.errors import ArtifactError, UnavailableError
 from service.files import outputs
 from service.files import run as running
@@ -85,6 +86,14 @@ def test_a_setting_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert "SENTIMENT_PORT: " in result.stderr
 
 
+def test_a_variable_that_is_no_setting_is_refused_with_the_one_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENTIMENT_API_KEY", "secret")
+    for command in ("settings", "serve"):
+        result = sentiment(command)
+        assert result.exit_code == 2
+        assert result.stderr == "sentiment: SENTIMENT_API_KEY is no setting; did you mean SENTIMENT_API_KEYS?\n"
+
+
 def test_serve_hands_its_flags_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
@@ -93,9 +102,9 @@ def test_serve_hands_its_flags_to_the_server(monkeypatch: pytest.MonkeyPatch) ->
         return 7
 
     monkeypatch.setattr("service.api.server.run", serve)
-    result = sentiment("serve", "--port", "8123", "--host", "::1", "--grace-period", "5")
+    result = sentiment("serve", "--port", "8123", "--host", "::1", "--grace-period", "5", "--keep-alive", "9")
     assert result.exit_code == 7
-    assert asked == [("::1", 8123, 5)]
+    assert asked == [("::1", 8123, 5, Bounds(connections=1000, head_bytes=32768, seconds=30.0, keep_alive=9))]
 
 
 def test_serve_shows_its_flags_and_refuses_others() -> None:

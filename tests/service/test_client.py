@@ -28,6 +28,7 @@ from service.client import (
     OverloadedError,
     SentimentClient,
     SentimentError,
+    UnauthorizedError,
     UnavailableError,
 )
 from tests.service.serving import listening, overloaded, serving
@@ -136,6 +137,22 @@ def test_a_wrong_request_says_what_is_wrong_at_once(ask: Ask) -> None:
     with pytest.raises(InvalidRequestError) as raised:
         ask("classify", "")
     assert (raised.value.code, raised.value.param) == ("empty_text", "inputs")
+
+
+def test_a_key_is_sent_and_one_that_does_not_fit_is_an_error(ask: Ask) -> None:
+    with serving(api_keys="the-key") as (url, _):
+        options: dict[str, Any] = {"api_key": "the-key", "headers": {"x-other": "kept"}}
+        assert ask("classify", TEXT, to=url, options=options)["usage"]["texts"] == 1
+        for wrong in ({}, {"api_key": "another"}):
+            with pytest.raises(UnauthorizedError) as error:
+                ask("classify", TEXT, to=url, options=wrong)
+            assert (error.value.status, error.value.code, error.value.temporary) == (401, "invalid_api_key", False)
+        assert ask("ready", to=url)
+    script = Script(OK)
+    with listening(script.app) as url:
+        ask("info", to=url, options=options)
+    assert (script.seen[0].headers["authorization"], script.seen[0].headers["x-other"]) == ("Bearer the-key", "kept")
+    assert "the-key" not in repr(vars(SentimentClient("http://127.0.0.1:1", api_key="the-key", verify=False)))
 
 
 def test_a_full_queue_that_empties(ask: Ask, served: tuple[str, FastAPI]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from service.settings import DEFAULT_MODEL, Settings
+from service.settings import DEFAULT_MODEL, Settings, unknown_variables
 
 ROOT = Path(__file__).parents[2]
 
@@ -158,3 +158,39 @@ def test_settings_do_not_change_and_have_no_others() -> None:
         settings.port = 1  # type: ignore[misc]
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
         Settings(prot=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SENTIMENT_API_KEY", "SENTIMENT_API_KEYS"),
+        ("SENTIMENT_KEYS", "SENTIMENT_API_KEYS"),
+        ("SENTIMENT_MAX_TEXT", "SENTIMENT_MAX_TEXTS"),
+        ("sentiment_loglevel", "SENTIMENT_LOG_LEVEL"),
+        ("SENTIMENT_QQQQ", None),
+    ],
+)
+def test_a_misspelt_variable_is_found_and_the_one_that_was_meant(name: str, meant: str | None) -> None:
+    assert unknown_variables(["HOME", "SENTIMENT_PORT", "sentiment_host", name]) == {name: meant}
+
+
+def test_what_kubernetes_makes_for_a_service_is_no_misspelling() -> None:
+    ends = [
+        "PORT_80_TCP",
+        "PORT_80_TCP_ADDR",
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_HTTP",
+        "SERVICE_SERVICE_HOST",
+    ]
+    assert not unknown_variables(f"SENTIMENT_{end}" for end in ends)
+
+
+def test_only_origins_are_listed_and_never_all_of_them() -> None:
+    assert Settings(cors_origins="https://a.example, http://localhost:3000").origins == [
+        "https://a.example",
+        "http://localhost:3000",
+    ]
+    for wrong in ("*", "a.example", "https://a.example/", "https://*.a.example", "null"):
+        with pytest.raises(ValidationError, match="is no origin"):
+            Settings(cors_origins=wrong)

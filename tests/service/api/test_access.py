@@ -9,12 +9,14 @@ from typing import Annotated
 import pytest
 from fastapi import Depends
 from fastapi.routing import iter_route_contexts
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
 from service.api import access
 from service.api.access import HEALTH, Keys, require_admin
 from service.api.app import create_app
+from service.cli import app as cli
 from service.errors import ServiceError
 from service.settings import Settings
 from tests.service.api.conftest import TINY, Start
@@ -248,3 +250,96 @@ def test_only_a_key_of_its_own_opens_administration(administered: Start, keys: d
     for headers in (bearer(ADMIN), {"x-api-key": ADMIN}):
         assert client.get("/admin/test", headers=headers).json() == "done"
         assert client.get("/metrics", headers=headers).status_code == 200
+
+
+def operations(client: TestClient) -> dict[tuple[str, str], dict[str, object]]:
+    described = client.get("/openapi.json", headers=bearer(OLD)).json()
+    return {(path, method): one for path, all_ in described["paths"].items() for method, one in all_.items()}
+
+
+def test_the_description_says_where_a_key_is_needed(closed: TestClient) -> None:
+    described = closed.get("/openapi.json", headers=bearer(OLD)).json()
+    assert described["security"] == [{"bearer": []}, {"apiKey": []}]
+    schemes = described["components"]["securitySchemes"]
+    assert (schemes["bearer"]["type"], schemes["bearer"]["scheme"]) == ("http", "bearer")
+    assert (schemes["apiKey"]["type"], schemes["apiKey"]["in"], schemes["apiKey"]["name"]) == (
+        "apiKey",
+        "header",
+        "X-API-Key",
+    )
+    for (path, _), operation in operations(closed).items():
+        assert (operation.get("security") == []) is (path in HEALTH), path
+
+
+def test_without_keys_the_description_asks_for_none_but_in_administration(start: Start) -> None:
+    client = start()
+    assert "security" not in client.get("/openapi.json").json()
+    for (path, _), operation in operations(client).items():
+        assert ("security" in operation) is path.startswith("/admin/"), path
+
+
+PAGE = "https://app.example.com"
+PREFLIGHT = {
+    "origin": PAGE,
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "authorization,content-type,x-request-timeout",
+}
+
+
+def test_no_page_of_another_origin_may_ask_unless_it_is_listed(start: Start) -> None:
+    client = start()
+    assert client.options("/classify", headers=PREFLIGHT).status_code == 405
+    answer = client.post("/classify", json=TEXT, headers={"origin": PAGE})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_a_listed_page_may_ask_with_a_key(start: Start) -> None:
+    client = start(api_keys=OLD, cors_origins=f"https://other.example.com:8443, {PAGE}")
+    allowed = client.options("/classify", headers=PREFLIGHT)
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, PAGE)
+    assert "access-control-allow-credentials" not in allowed.headers
+    answer = client.post("/classify", json=TEXT, headers={"origin": PAGE, **bearer(OLD)})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, PAGE)
+    assert "x-request-id" in answer.headers["access-control-expose-headers"]
+    refused = client.post("/classify", json=TEXT, headers={"origin": PAGE})
+    assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, PAGE)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example.com", f"{PAGE}.evil.com", "null", PAGE.replace("https", "http")]
+)
+def test_a_page_that_is_not_listed_is_told_nothing(start: Start, origin: str) -> None:
+    client = start(cors_origins=PAGE)
+    assert client.options("/classify", headers={**PREFLIGHT, "origin": origin}).status_code == 400
+    answer = client.post("/classify", json=TEXT, headers={"origin": origin})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_every_answer_binds_the_browser(start: Start) -> None:
+    client = start(api_keys=OLD)
+    for path, status in (("/healthz", 200), ("/info", 401), ("/docs", 200), ("/nowhere", 404), ("/", 200)):
+        headers = {} if status == 401 else bearer(OLD)
+        answer = client.get(path, headers=headers)
+        assert answer.status_code == status
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert len(answer.headers.get_list("content-security-policy")) == 1
+
+
+def test_no_key_stands_in_what_is_shown_or_described(
+    start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = start(api_keys=OLD, admin_keys=ADMIN)
+    for path in ("/info", "/metrics", "/openapi.json", "/models"):
+        text = client.get(path, headers=bearer(OLD)).text
+        assert not [key for key in (OLD, ADMIN) if key in text]
+    monkeypatch.setenv("SENTIMENT_API_KEYS", OLD)
+    monkeypatch.setenv("SENTIMENT_ADMIN_KEYS", ADMIN)
+    assert CliRunner().invoke(cli, ["settings"]).exit_code == 0
+    listed = CliRunner().invoke(cli, ["settings"]).output
+    assert not [key for key in (OLD, ADMIN) if key in listed + repr(Settings())]
+    monkeypatch.setenv("SENTIMENT_QUEUE", "1")
+    with pytest.raises(ValidationError) as refusal:
+        Settings()
+    assert not [key for key in (OLD, ADMIN) if key in str(refusal.value)]
