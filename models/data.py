@@ -181,7 +181,7 @@ class Source:
     """A file of examples and how much of it is wanted.
 
     `take` bounds its texts; `phrases` and `neutral_phrases` bound the partial phrases drawn from trees: those with an
-    opinion, and those without. None takes all.
+    opinion, and those without. None takes all. Phrases of fewer than `phrase_words` words are left out.
     """
 
     path: Path
@@ -189,16 +189,22 @@ class Source:
     take: int | None = None
     phrases: int | None = None
     neutral_phrases: int | None = None
+    phrase_words: int = 1
 
     @classmethod
     def parse(cls, written: str) -> Source:
-        """Read `PATH[,weight=F][,take=N][,phrases=N][,neutral_phrases=N]`. Raises ValueError for anything else."""
+        """Read `PATH[,weight=F][,take=N][,phrases=N][,neutral_phrases=N][,phrase_words=N]`.
+
+        Raises ValueError for anything else.
+        """
         path, *options = written.split(",")
         values: dict[str, float | int] = {}
         for option in options:
             name, _, value = option.partition("=")
-            if name not in {"weight", "take", "phrases", "neutral_phrases"}:
-                raise ValueError(f"{written}: unknown option {name!r}; use weight, take, phrases or neutral_phrases")
+            if name not in {"weight", "take", "phrases", "neutral_phrases", "phrase_words"}:
+                raise ValueError(
+                    f"{written}: unknown option {name!r}; use weight, take, phrases, neutral_phrases or phrase_words"
+                )
             values[name] = float(value) if name == "weight" else int(value)
         return cls(Path(path), **values)  # type: ignore[arg-type]
 
@@ -221,8 +227,9 @@ def mix(sources: Sequence[Source], seed: int) -> list[Example]:
 
 def _draw_phrases(examples: list[Example], source: Source, rng: random.Random) -> list[Example]:
     whole = [e for e in examples if e.whole]
-    neutral = [e for e in examples if not e.whole and e.target == HARD["neutral"]]
-    opinion = [e for e in examples if not e.whole and e.target != HARD["neutral"]]
+    phrases = [e for e in examples if not e.whole and len(e.text.split()) >= source.phrase_words]
+    neutral = [e for e in phrases if e.target == HARD["neutral"]]
+    opinion = [e for e in phrases if e.target != HARD["neutral"]]
     return whole + _sample(opinion, source.phrases, rng) + _sample(neutral, source.neutral_phrases, rng)
 
 

@@ -283,12 +283,15 @@ def label(checkpoint: str, texts: Sequence[str], out: Path, max_tokens: int = 12
 
 
 def read_labels(path: Path, texts: Sequence[str]) -> list[list[float]]:
-    """A teacher's logits for each of the texts, in their order; NaN for a text it did not label."""
+    """A teacher's logits for each of the texts, in their order; NaN for a text it did not label.
+
+    A text of the treebank has the same label with and without its tokenization, whichever the teacher read.
+    """
     import pyarrow.parquet as pq
 
     rows: list[Any] = pq.read_table(path).to_pylist()
-    known: dict[str, list[float]] = {row["text"]: row["logits"] for row in rows}
-    return [known.get(text, [math.nan] * len(LABELS)) for text in texts]
+    known: dict[str, list[float]] = {data.detokenize(row["text"]): row["logits"] for row in rows}
+    return [known.get(data.detokenize(text), [math.nan] * len(LABELS)) for text in texts]
 
 
 def _progress() -> Progress:

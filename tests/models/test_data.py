@@ -220,6 +220,7 @@ def test_detokenizing_keeps_every_letter_in_its_order(tokens: str) -> None:
         ("a/b.tsv", Source(Path("a/b.tsv"))),
         ("b.tsv,weight=0.5", Source(Path("b.tsv"), weight=0.5)),
         ("b.txt,take=10,phrases=3,neutral_phrases=0", Source(Path("b.txt"), 1.0, 10, 3, 0)),
+        ("b.txt,phrase_words=8", Source(Path("b.txt"), phrase_words=8)),
     ],
 )
 def test_a_source_is_written_on_one_line(written: str, source: Source) -> None:
@@ -254,6 +255,12 @@ def test_a_mixture_is_bounded_and_weighted(sources: list[Source]) -> None:
     assert sum(e.whole for e in trees) == 50
     assert sum(not e.whole and e.target == POSITIVE for e in trees) == 30
     assert sum(not e.whole and e.target == NEUTRAL for e in trees) == 10
+
+
+def test_short_phrases_can_be_left_out_and_no_sentence_is(sources: list[Source]) -> None:
+    examples = data.mix([Source(sources[1].path, phrase_words=2)], seed=0)
+    assert sum(e.whole for e in examples) == 50
+    assert sorted(e.text for e in examples if not e.whole) == sorted(f"is{i} good{i}" for i in range(50))
 
 
 def test_about_half_of_the_sentences_lose_their_tokenization(sources: list[Source]) -> None:

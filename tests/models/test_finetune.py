@@ -182,6 +182,10 @@ def test_a_teachers_labels_come_back_as_it_gave_them(trained: tuple[Path, list[f
     found = np.array(finetune.read_labels(tmp_path / "labels.parquet", list(reversed(texts))), np.float32)
     expected = Finetuned(str(folder), 0.0).predict(list(reversed(texts)))[0]
     assert np.allclose(found, expected, atol=1e-5)
+    tokenized, written = finetune.read_labels(
+        tmp_path / "labels.parquet", ["the long and boring talk is awful .", "the long and boring talk is awful."]
+    )
+    assert tokenized == written
     (unknown,) = finetune.read_labels(tmp_path / "labels.parquet", ["another"])
     assert np.isnan(unknown).all()
 
