@@ -67,21 +67,24 @@ class Split:
 class _Work:
     """A task, and where its outcome goes: place `index` of `parent` (a list of outcomes still being filled).
 
-    `units` are the runs it is thought to take, which it holds in the queue until it is taken.
+    `units` are the runs it is thought to take, which it holds in the queue until it is taken. `text` is the place in
+    its request of the text that it is, or is a part of.
     """
 
     task: Task
     units: int
     parent: _Pending
     index: int
+    text: int
     queued: float
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Outcomes that are being collected, of a whole request or of one task's parts."""
+    """Outcomes that are being collected, of a whole request or of one task's parts, all of the same `text`."""
 
     request: _Request
+    text: int | None
     outcomes: list[Any]
     missing: int
     finish: Callable[[list[Any]], None]
@@ -156,7 +159,7 @@ class Scheduler:
             )
         future: Ticket[list[Any]] = Ticket(timings)
         request = _Request(future)
-        whole = _Pending(request, [None] * len(tasks), len(tasks), lambda outcomes: _resolve(future, outcomes))
+        whole = _Pending(request, None, [None] * len(tasks), len(tasks), lambda outcomes: _resolve(future, outcomes))
         with self._lock:
             if not self.accepting:
                 self._metrics.rejected.labels("unavailable").inc()
@@ -200,7 +203,8 @@ class Scheduler:
         if not waiting:
             self._turns.append(parent.request)
         works = [
-            _Work(task, unit, parent, index, now) for index, (task, unit) in enumerate(zip(tasks, units, strict=True))
+            _Work(task, unit, parent, index, index if parent.text is None else parent.text, now)
+            for index, (task, unit) in enumerate(zip(tasks, units, strict=True))
         ]
         waiting.extendleft(reversed(works))
         self._waiting += sum(units)
@@ -222,14 +226,20 @@ class Scheduler:
 
     def _discard(self, request: _Request) -> None:
         """Drop what a cancelled request still has waiting."""
+        if dropped := {work.text for work in self._drop(request)}:
+            self._metrics.dropped.labels(request.future.reason).inc(len(dropped))
+
+    def _drop(self, request: _Request, text: int | None = None) -> list[_Work]:
+        """Take out of the queue what waits of a request, or of one of its texts."""
         with self._lock:
-            if not request.waiting:
-                return
-            self._turns.remove(request)
-            self._waiting -= sum(work.units for work in request.waiting)
-            self._metrics.dropped.labels(request.future.reason).inc(len(request.waiting))
-            request.waiting.clear()
-            self._tell_if_idle()
+            dropped = [work for work in request.waiting if text in (None, work.text)]
+            if dropped:
+                request.waiting = deque(work for work in request.waiting if text not in (None, work.text))
+                self._waiting -= sum(work.units for work in dropped)
+                if not request.waiting:
+                    self._turns.remove(request)
+                self._tell_if_idle()
+        return dropped
 
     def _work(self) -> None:
         try:
@@ -292,6 +302,12 @@ class Scheduler:
         if isinstance(outcome, Split):
             self._split(work, outcome)
             return
+        # A part that fails fails its text: those that still wait would be run for nothing.
+        failed_part = isinstance(outcome, ServiceError) and work.parent.text is not None
+        for one in [work, *(self._drop(work.parent.request, work.text) if failed_part else ())]:
+            self._place(one, outcome)
+
+    def _place(self, work: _Work, outcome: Any) -> None:
         pending = work.parent
         with self._lock:
             pending.outcomes[work.index] = outcome
@@ -310,11 +326,13 @@ class Scheduler:
             else:
                 self._answer(work, lambda: split.join(outcomes))
 
-        parts = _Pending(request, [None] * len(split.parts), len(split.parts), finish)
+        parts = _Pending(request, work.text, [None] * len(split.parts), len(split.parts), finish)
         with self._lock:
             if not (self._stopping or request.future.done()):
                 self._enqueue(parts, split.parts, [1] * len(split.parts))
                 return
+        if request.future.cancelled() and work.parent.text is None:
+            self._metrics.dropped.labels(request.future.reason).inc()
         _fail(request.future)
 
     def _fail_waiting(self) -> None:

@@ -438,6 +438,37 @@ def test_a_failing_part_fails_its_text_alone(start: Start) -> None:
     assert joined.lines == []
 
 
+def test_what_waits_of_a_text_with_a_failing_part_is_not_run(start: Start, metrics: Metrics) -> None:
+    scheduler = start()
+    gate, journal = Gate(), Journal()
+    error = InputError("bad part")
+    nested = Split([fail(error), journal("nested")], add)
+    texts = [lambda: Split([lambda: nested, *[journal("part")] * 50], add), gate, journal("other")]
+    future = scheduler.submit(texts)
+    assert gate.begun.wait(GUARD)
+    assert read(metrics, "queue_depth") == 1
+    gate.let_go.set()
+    assert future.result(GUARD) == [error, None, "other"]
+    assert journal.lines == ["other"]
+    assert read(metrics, "dropped_texts_total", reason="other") == 0
+
+
+def test_a_part_that_runs_while_another_fails_is_waited_for(start: Start) -> None:
+    scheduler = start(workers=2)
+    slow, error = Gate("slow"), InputError("bad part")
+
+    def fails() -> None:
+        assert slow.begun.wait(GUARD)
+        raise error
+
+    future = scheduler.submit([lambda: Split([slow, fails, fail(RuntimeError("never"))], add)])
+    assert scheduler.submit([lambda: "meanwhile"]).result(GUARD) == ["meanwhile"]
+    assert slow.begun.wait(GUARD)
+    assert not future.done()
+    slow.let_go.set()
+    assert future.result(GUARD) == [error]
+
+
 @pytest.mark.parametrize(("raised", "expected"), [(KeyError("text"), EngineError), (InputError("no"), InputError)])
 def test_a_failing_join_fails_its_text_alone(start: Start, raised: Exception, expected: type[Exception]) -> None:
     def join(_outcomes: list[Any]) -> None:
@@ -486,13 +517,13 @@ def test_cancelling_between_parts_drops_the_rest(start: Start, metrics: Metrics)
     future = scheduler.submit([lambda: split, journal("behind")])
     assert first.begun.wait(GUARD)
     assert future.cancel()
-    assert read(metrics, "dropped_texts_total", reason="other") == 3
+    assert read(metrics, "dropped_texts_total", reason="other") == 2  # the text with parts left, and the one behind
     first.let_go.set()
     assert scheduler.submit([lambda: "next"]).result(GUARD) == ["next"]
     assert journal.lines == []
 
 
-def test_a_task_whose_caller_left_meanwhile_does_not_split(start: Start) -> None:
+def test_a_task_whose_caller_left_meanwhile_does_not_split(start: Start, metrics: Metrics) -> None:
     scheduler = start()
     journal = Journal()
     gate = Gate(Split([journal("part")], add))
@@ -502,6 +533,7 @@ def test_a_task_whose_caller_left_meanwhile_does_not_split(start: Start) -> None
     gate.let_go.set()
     assert scheduler.stop(GUARD)
     assert journal.lines == []
+    assert read(metrics, "dropped_texts_total", reason="other") == 1
 
 
 # Endings
