@@ -23,6 +23,7 @@ from service.errors import EngineError, OverloadedError, RequestError, ServiceEr
 from service.logs import describe, get
 from service.metrics import Metrics
 from service.timings import Timings
+from service.turns import Turns
 
 log = get(__name__)
 
@@ -97,17 +98,19 @@ class _Request:
 
 
 class Scheduler:
-    """Runs tasks on `workers` threads and admits requests while at most `capacity` runs are waiting."""
+    """Runs tasks on `workers` threads and admits requests while at most `capacity` runs are waiting, and no more than
+    are thought to be done in `patience` seconds."""
 
-    def __init__(self, workers: int, capacity: int, metrics: Metrics) -> None:
+    def __init__(self, workers: int, capacity: int, metrics: Metrics, patience: float = math.inf) -> None:
         self.capacity = capacity
+        self.patience = patience
         self.size = workers
         self._metrics = metrics
         # Re-entrant: a signal handler that drains may interrupt a thread that holds it.
         self._lock = threading.RLock()
         self._work_waits = threading.Condition(self._lock)
         self._idle = threading.Condition(self._lock)
-        self._turns: deque[_Request] = deque()
+        self._turns: Turns[_Request] = Turns()
         self._waiting = 0
         self._running = 0
         self._alive = 0
@@ -164,11 +167,12 @@ class Scheduler:
             if not self.accepting:
                 self._metrics.rejected.labels("unavailable").inc()
                 raise UnavailableError("the service takes no work now: it is starting, stopping, or lost its workers")
-            if self._waiting + total > self.capacity:
+            room = self._room()
+            if self._waiting and self._waiting + total > room:
                 self._metrics.rejected.labels("overloaded").inc()
                 raise OverloadedError(
-                    f"{self._waiting} runs are waiting and {self.capacity} may: {total} more do not fit",
-                    retry_after=self._seconds_until_room(total),
+                    f"{self._waiting} runs are waiting and {room} may: {total} more do not fit",
+                    retry_after=self._seconds_until_room(self._waiting + total - room),
                 )
             self._enqueue(whole, tasks, units)
         future.add_done_callback(lambda done: self._discard(request) if done.cancelled() else None)
@@ -192,8 +196,12 @@ class Scheduler:
                 thread.join(timeout=1.0)
         return idle
 
-    def _seconds_until_room(self, units: int) -> int:
-        excess = self._waiting + units - self.capacity
+    def _room(self) -> int:
+        """How many runs may wait: what is refused at once need not be told late. Turns can double a request's time."""
+        seconds = 2 * self._mean_seconds / max(1, self.alive)
+        return int(min(self.capacity, self.patience / seconds)) if seconds else self.capacity
+
+    def _seconds_until_room(self, excess: int) -> int:
         return max(1, math.ceil(excess * self._mean_seconds / max(1, self.alive)))
 
     def _enqueue(self, parent: _Pending, tasks: Sequence[Task], units: Sequence[int]) -> None:
@@ -201,7 +209,7 @@ class Scheduler:
         now = time.monotonic()
         waiting = parent.request.waiting
         if not waiting:
-            self._turns.append(parent.request)
+            self._turns.add(parent.request, now, begun=parent.text is not None)
         works = [
             _Work(task, unit, parent, index, index if parent.text is None else parent.text, now)
             for index, (task, unit) in enumerate(zip(tasks, units, strict=True))
@@ -216,10 +224,10 @@ class Scheduler:
             self._work_waits.wait_for(lambda: self._turns or self._stopping)
             if self._stopping:
                 return None
-            request = self._turns.popleft()
+            request = self._turns.take(time.monotonic())
             work = request.waiting.popleft()
-            if request.waiting:
-                self._turns.append(request)
+            if not request.waiting:
+                self._turns.remove(request)
             self._waiting -= work.units
             self._running += 1
             return work
@@ -337,7 +345,7 @@ class Scheduler:
 
     def _fail_waiting(self) -> None:
         with self._lock:
-            requests, self._turns = self._turns, deque()
+            requests = self._turns.clear()
             for request in requests:
                 request.waiting.clear()
             self._waiting = 0

@@ -42,7 +42,7 @@ LAST_SECONDS = 5.0
 def create_app(settings: Settings) -> FastAPI:
     """The application. Its models are opened when it starts; a model that cannot be trusted makes it not ready."""
     metrics = Metrics()
-    scheduler = Scheduler(settings.workers or usable_cores(), settings.queue, metrics)
+    scheduler = Scheduler(settings.workers or usable_cores(), settings.queue, metrics, settings.request_timeout)
     limits = Limits(**settings.limits)
 
     def open_model(folder: Path, name: str | None) -> Inference:

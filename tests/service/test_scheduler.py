@@ -228,6 +228,28 @@ def test_the_time_to_come_back_follows_from_how_long_tasks_take(start: Start, mo
     assert refusal.value.retry_after == 4 * 5
 
 
+def test_what_would_be_done_too_late_is_refused_at_once(
+    start: Start, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("service.scheduler.time", SimpleNamespace(monotonic=lambda: now[0]))
+    scheduler = start(capacity=100)
+    scheduler.patience = 30.0
+    gate, held = hold(scheduler)
+    now[0] += 100.0  # as above, 5 seconds a task: three at most are done within 30, were each kept waiting for another
+    gate.let_go.set()
+    assert held.result(GUARD)
+    gate, _ = hold(scheduler)
+    waits = scheduler.submit([lambda: 1] * 2)
+    with pytest.raises(OverloadedError, match="2 runs are waiting and 3 may: 2 more do not fit") as refusal:
+        scheduler.submit([lambda: None] * 2)
+    assert refusal.value.retry_after == 5
+    assert waits.cancel()
+    alone = scheduler.submit([lambda: 1] * 50)  # with nothing else to wait for, it has its chance
+    gate.let_go.set()
+    assert alone.result(GUARD) == [1] * 50
+
+
 def test_nothing_is_taken_before_the_start(metrics: Metrics) -> None:
     scheduler = Scheduler(1, 10, metrics)
     assert not scheduler.accepting
@@ -443,7 +465,7 @@ def test_what_waits_of_a_text_with_a_failing_part_is_not_run(start: Start, metri
     gate, journal = Gate(), Journal()
     error = InputError("bad part")
     nested = Split([fail(error), journal("nested")], add)
-    texts = [lambda: Split([lambda: nested, *[journal("part")] * 50], add), gate, journal("other")]
+    texts: list[Task] = [lambda: Split([lambda: nested, *[journal("part")] * 50], add), gate, journal("other")]
     future = scheduler.submit(texts)
     assert gate.begun.wait(GUARD)
     assert read(metrics, "queue_depth") == 1
