@@ -13,9 +13,6 @@ from starlette.exceptions import HTTPException
 
 from service import errors
 from service.api.schemas import ErrorBody, error_body
-from service.logs import describe, get
-
-log = get(__name__)
 
 
 class BodyTooLargeError(errors.ServiceError):
@@ -140,11 +137,6 @@ def install(app: FastAPI) -> None:
         message = f"{request.method} is not possible here" if error.status_code == 405 else "there is nothing here"
         code = _HTTP_CODES.get(error.status_code, "http_error")
         return _response(error.status_code, _body(code, message), error.headers)
-
-    @app.exception_handler(Exception)
-    async def unexpected(_request: Request, error: Exception) -> Response:
-        log.error("unexpected failure", error=describe(error))
-        return _response(HTTPStatus.INTERNAL_SERVER_ERROR, _body("internal_error", "the service failed; it was logged"))
 
 
 def _invalid(request: Request, problem: dict[str, Any]) -> errors.RequestError:

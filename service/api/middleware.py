@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.compat import refusal
 from service.api.errors import CLIENT_CLOSED_REQUEST, BodyTooLargeError, MediaTypeError, TooSlowError
-from service.logs import get
+from service.errors import EngineError
+from service.logs import describe, get
 from service.metrics import Metrics
 from service.timings import Timings
 
@@ -65,6 +66,13 @@ class Observe:
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
             await self.app(scope, receive, with_id)
+        except Exception as error:
+            log.error("unexpected failure", error=describe(error))
+            if status != CLIENT_CLOSED_REQUEST:
+                raise
+            # Told here and not raised: the server would end the connection, under the caller's next request perhaps.
+            failure = EngineError("the service failed; it was logged", code="internal_error")
+            await refusal(scope["path"], failure)(scope, receive, with_id)
         finally:
             self.metrics.in_flight.dec()
             self._record(scope, status, time.perf_counter() - began)

@@ -146,6 +146,10 @@ def test_an_unforeseen_failure_has_the_same_shape_and_says_nothing_of_its_cause(
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "internal_error"
     assert "secret" not in response.text
+    assert response.headers["x-request-id"]
+    labels = {"method": "POST", "route": "/classify", "status": "500"}
+    registry = client.app.state.service.metrics.registry  # type: ignore[attr-defined]
+    assert registry.get_sample_value("sentiment_requests_total", labels) == 1
 
 
 def test_a_model_that_cannot_be_trusted_makes_the_service_not_ready(start: Start) -> None:

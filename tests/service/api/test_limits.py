@@ -353,6 +353,18 @@ def test_a_flood_of_connections_beyond_that_is_not_heard(monkeypatch: pytest.Mon
         assert busy.answer()[0] == 200
 
 
+def test_an_unforeseen_failure_leaves_the_connection_open(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(service.app.state.service.models.get(), "classify", fail)
+    caller = service.connect()
+    for request, expected in ((POST, 500), (GET, 200)):
+        caller.socket.sendall(request)
+        status, headers, _ = caller.answer()
+        assert (status, headers.get("connection")) == (expected, None)
+
+
 def test_an_upgrade_is_not_made(service: Service) -> None:
     head = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: %b\r\n\r\n"
     for protocol in (b"websocket", b"h2c"):

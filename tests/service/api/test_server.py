@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -27,7 +26,9 @@ GUARD = 120.0
 
 
 class Process:
-    """A running `sentiment serve` on a free port."""
+    """A running `sentiment serve` on a free port; all it writes is kept."""
+
+    program = "from service.cli import main; main()"
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         with socket.socket() as free:
@@ -37,8 +38,8 @@ class Process:
         variables = {f"SENTIMENT_{name.upper()}": str(value) for name, value in settings.items()}
         environment = {**os.environ, "SENTIMENT_MODEL": str(TINY), "SENTIMENT_PORT": str(port), **variables}
         with self.log.open("wb") as log:
-            command = [sys.executable, "-c", "from service.cli import main; main()", "serve"]
-            self.popen = subprocess.Popen(command, env=environment, stderr=log, cwd=folder)
+            command = [sys.executable, "-c", self.program, "serve"]
+            self.popen = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
         self.client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=GUARD)
 
     def wait_until_listening(self) -> None:
@@ -110,24 +111,6 @@ def _ignore_errors(server: Process, body: dict[str, list[str]]) -> None:
         server.client.post("/classify", json=body)
     except httpx2.TransportError:
         return
-
-
-def test_no_text_is_logged_at_any_level_whatever_is_asked(tmp_path: Path) -> None:
-    bad = f'{{"inputs": ["{MARKER}"'.encode()
-    with process(tmp_path, log_level="debug", max_characters=500) as server:
-        for route in ("/classify?detail=sentences", "/embed?pool=mean", "/explain"):
-            for text in (MARKER, f"{MARKER}\0", f"{MARKER} " * 20, f"{MARKER} " * 300):
-                server.client.post(route, json={"inputs": text})
-                server.client.post(route, json={"inputs": text, MARKER: 1})
-            server.client.post(route, content=bad, headers={"content-type": "application/json"})
-            server.client.post(f"{route.split('?')[0]}?{MARKER}=1", json={"inputs": "a"})
-        server.client.get(f"/{MARKER}")
-        server.popen.send_signal(signal.SIGTERM)
-        assert server.popen.wait(GUARD) == 0
-    log = server.log.read_text()
-    assert log.count('"event": "request"') > 24
-    assert MARKER not in log
-    assert all(json.loads(line) for line in log.splitlines())
 
 
 def test_a_port_in_use_is_said_with_a_status_of_its_own(tmp_path: Path) -> None:
