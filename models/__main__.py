@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from models.study.cli import app as study
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+app.add_typer(study, name="study")
 
 Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The model's folder.")]
 Checkpoint = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A Hugging Face checkpoint.")]
