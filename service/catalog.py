@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -14,6 +16,9 @@ from service.logs import get
 from service.metrics import Metrics
 
 log = get(__name__)
+
+SETTLED = 1.0
+"""Seconds after the last reference to a model has gone in which its sessions have gone too."""
 
 Open = Callable[[Path, str | None], Inference]
 """Opens and checks the model in a folder, under a name or its manifest's. Raises ArtifactError."""
@@ -163,3 +168,13 @@ class Catalog:
 
 def _freed(name: str, digest: str) -> None:
     log.info("model freed", model=name, digest=digest)
+    timer = threading.Timer(SETTLED, _give_back)
+    timer.daemon = True
+    timer.start()
+
+
+def _give_back() -> None:
+    """Return free memory to the system. By itself glibc keeps what a model took, scattered over its heap, for later."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import platform
+import re
+import sys
 import threading
 import time
 import weakref
@@ -12,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.catalog import Catalog
+from service.catalog import Catalog, _give_back
 from service.errors import ArtifactError, ConflictError, RequestError, UnavailableError, UnknownModelError
 from service.inference import Classification, Embedding, Inference, Limits
 from service.metrics import Metrics
 from service.scheduler import Scheduler
+from service.settings import DEFAULT_MODEL
 from tests.service.api.conftest import TINY
 from tests.service.variants import OTHER_LABELS, lying, variant
 
@@ -281,3 +285,37 @@ def test_the_series_of_a_model_end_when_it_is_unloaded_and_never_begin_for_one_t
     with pytest.raises(ArtifactError):
         catalog.load("c", lying(tmp_path / "lying"))
     assert not series("c")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="memory is counted on Linux")
+def test_memory_comes_back(scheduler: Scheduler, metrics: Metrics) -> None:
+    """What a model took is the system's again soon after it is unloaded; replacing it again and again adds nothing."""
+
+    def resident() -> float:
+        (line,) = re.findall(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+        return int(line) / 1000
+
+    def settled(limit: float) -> float:
+        until = time.monotonic() + 30
+        while (now := resident()) > limit and time.monotonic() < until:
+            time.sleep(0.1)
+        return now
+
+    def open_model(folder: Path, name: str | None) -> Inference:
+        return Inference.open(folder, scheduler, metrics, LIMITS, name)
+
+    catalog = Catalog(open_model, metrics, most=2)
+    catalog.start({"a": TINY, "b": DEFAULT_MODEL})
+    first = weakref.ref(catalog.get("b"))
+    catalog.unload("b")
+    assert gone(first)
+    _give_back()
+    empty = resident()
+    catalog.load("b", DEFAULT_MODEL)
+    full = resident()
+    assert full > empty + 10
+    for _ in range(3):
+        catalog.load("b", DEFAULT_MODEL)
+    assert settled(full + 10) <= full + 10
+    catalog.unload("b")
+    assert settled((empty + full) / 2) <= (empty + full) / 2
