@@ -81,8 +81,10 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	rm -rf models/sentiment-en/fp32
 
 lock: $(BIN)/uv ## resolve the locks anew from pyproject.toml; LOCK_ARGS=--upgrade moves every version up
-	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes pyproject.toml -o requirements.lock
+	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes --extra files pyproject.toml -o requirements.lock
 	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes --extra otel --override deploy/image-overrides.txt -c requirements-dev.lock \
+		pyproject.toml -o requirements-image.lock
 	$(UV_COMPILE) $(LOCK_ARGS) --no-annotate --extra train -c requirements-dev.lock pyproject.toml -o constraints-train.txt
 
 wheel: $(VENV)/dev.stamp ## build dist/*.whl, the default model inside

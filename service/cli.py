@@ -274,7 +274,13 @@ def _job(
     if target is None and target_format == "parquet" and sys.stdout.isatty():
         raise typer.BadParameter("Parquet is nothing for a terminal: name a file", param_hint="--output")
     # pyarrow, which costs time and memory that serving need not pay
-    from service.files.survey import Job
+    try:
+        from service.files.survey import Job
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        _say("files are read with pyarrow, which is not installed: pip install 'sentiment-service[files]'")
+        raise typer.Exit(2) from None
 
     return Job(
         source=None if one == "-" else Path(one),

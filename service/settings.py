@@ -95,6 +95,9 @@ class Settings(BaseSettings):
     )
     docs: Exposure = Field("on", description="Answer /docs and /openapi.json: on, open or off, as with metrics.")
     page: bool = Field(True, description="Serve the playground, a page to try the service on, at /.")
+    tracing_endpoint: str | None = Field(
+        None, description="URL that takes OpenTelemetry traces over OTLP/HTTP; unset: there are none."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe events logged.")
     log_format: Literal["json", "console"] = Field("json", description="Form of the log lines.")
 

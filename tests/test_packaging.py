@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -57,23 +58,63 @@ def test_serving_loads_nothing_of_training() -> None:
     assert run.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    ("lock", "extra"),
-    [("requirements.lock", None), ("requirements-dev.lock", "dev"), ("constraints-train.txt", "train")],
-)
-def test_the_locks_fit_the_project(lock: str, extra: str | None) -> None:
+def pinned(lock: str) -> dict[str, set[str]]:
+    """The versions that a lock pins, by name."""
     pins: dict[str, set[str]] = {}
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", (ROOT / lock).read_text("utf-8"), re.MULTILINE):
         pins.setdefault(canonicalize_name(name), set()).add(version)
+    return pins
+
+
+@pytest.mark.parametrize(
+    ("lock", "extra"),
+    [("requirements.lock", "files"), ("requirements-dev.lock", "dev"), ("constraints-train.txt", "train")],
+)
+def test_the_locks_fit_the_project(lock: str, extra: str | None) -> None:
+    pins = pinned(lock)
     wanted = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])
     for requirement in map(Requirement, wanted):
+        if requirement.name == PROJECT["name"]:
+            continue  # with extras, which the lock resolves
         versions = pins.get(canonicalize_name(requirement.name), set())
         assert versions, f"{requirement.name} is not in {lock}: run make lock"
         assert all(version in requirement.specifier for version in versions), f"{lock} is out of date: run make lock"
 
 
 def test_every_pin_of_an_installed_lock_has_its_hashes() -> None:
-    for lock in ("requirements.lock", "requirements-dev.lock"):
+    for lock in ("requirements.lock", "requirements-dev.lock", "requirements-image.lock"):
         pins = re.split(r"^(?=[a-z0-9])", (ROOT / lock).read_text("utf-8"), flags=re.MULTILINE)[1:]
         assert pins
         assert not [pin for pin in pins if "--hash=sha256:" not in pin]
+
+
+def test_the_image_has_what_was_tested_less_what_serving_never_loads() -> None:
+    """The lock of the image pins what the others do, and the service answers without what it leaves out."""
+    image, tested = pinned("requirements-image.lock"), pinned("requirements-dev.lock")
+    assert not {name for name, versions in image.items() if tested.get(name) != versions}
+    left_out = pinned("requirements.lock").keys() - image.keys()
+    assert {"transformers", "huggingface-hub", "pyarrow"} <= left_out
+    modules = sorted(
+        module
+        for module, names in packages_distributions().items()
+        if {canonicalize_name(name) for name in names} <= left_out
+    )
+    assert {"transformers", "pyarrow"} <= set(modules)
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({modules!r}))\n"
+        "from fastapi.testclient import TestClient\n"
+        "from service.api.app import create_app\n"
+        "from service.settings import Settings\n"
+        f"with TestClient(create_app(Settings(model={str(ROOT / 'tests' / 'tiny')!r}))) as client:\n"
+        "    client.post('/explain', json={'inputs': 'good'}).raise_for_status()"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_files_need_an_extra_which_is_named_where_it_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "some.csv").write_text("text\ngood\n", "utf-8")
+    code = "import sys; sys.modules['pyarrow'] = None; from service.cli import main; main()"
+    command = [sys.executable, "-c", code, "classify", str(tmp_path / "some.csv")]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "pip install 'sentiment-service[files]'" in run.stderr

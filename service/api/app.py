@@ -13,7 +13,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.api import admin, errors, page
+from service.api import admin, errors, page, tracing
 from service.api.access import CORS, Access, Keys, RequireKey, describe
 from service.api.compat import ROUTERS
 from service.api.middleware import BodyLimit, Observe
@@ -55,6 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
         max_body_bytes=settings.max_body_bytes,
     )
     metrics.ready.set_function(lambda: service.not_ready() is None)
+    traces = tracing.provider(settings.tracing_endpoint) if settings.tracing_endpoint else None
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -64,6 +65,8 @@ def create_app(settings: Settings) -> FastAPI:
         yield
         service.all_answered = await asyncio.to_thread(service.scheduler.stop, LAST_SECONDS)
         log.info("stopped", all_answered=service.all_answered)
+        if traces:
+            await asyncio.to_thread(traces.shutdown)
 
     application = partial(FastAPI, openapi_url=None) if settings.docs == "off" else FastAPIOffline
     app = application(
@@ -73,6 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url="/docs",
         redoc_url=None,
         lifespan=lifespan,
+        telemetry=tracing.config(traces, QUIET_ROUTES),
     )
     app.state.service = service
     app.state.request_timeout = settings.request_timeout
@@ -93,7 +97,8 @@ def create_app(settings: Settings) -> FastAPI:
     if settings.origins:
         # Outside of what asks for keys: a browser sends none with the question whether it may send one.
         app.add_middleware(CORSMiddleware, allow_origins=settings.origins, **CORS)
-    app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES)
+    tracer = traces.get_tracer("service", __version__) if traces else None
+    app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES, tracer=tracer)
     return app
 
 

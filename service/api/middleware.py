@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 import structlog
+from opentelemetry.trace import Tracer, format_trace_id, get_current_span
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.compat import refusal
 from service.api.errors import CLIENT_CLOSED_REQUEST, BodyTooLargeError, MediaTypeError, TooSlowError
+from service.api.tracing import stages
 from service.errors import EngineError
 from service.logs import describe, get
 from service.metrics import Metrics
@@ -36,9 +38,10 @@ _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 class Observe:
     """Gives a request its id, and writes its one log line and its metrics once it is answered."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, quiet: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, quiet: Iterable[str], tracer: Tracer | None = None) -> None:
         self.app = app
         self.metrics = metrics
+        self.tracer = tracer
         self.quiet = frozenset(quiet)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,6 +64,8 @@ class Observe:
                     headers.setdefault(name, value)
                 if spent := _milliseconds(scope):
                     headers["server-timing"] = ", ".join(f"{name};dur={value}" for name, value in spent.items())
+                if self.tracer and get_current_span().is_recording():
+                    _trace(self.tracer, scope, request_id)
             await send(message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
@@ -76,7 +81,7 @@ class Observe:
         finally:
             self.metrics.in_flight.dec()
             self._record(scope, status, time.perf_counter() - began)
-            structlog.contextvars.unbind_contextvars("request_id")
+            structlog.contextvars.unbind_contextvars("request_id", "trace_id")
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route = scope.get("route")
@@ -93,6 +98,16 @@ class Observe:
             **{f"{name}_milliseconds": value for name, value in _milliseconds(scope).items()},
             **scope.get("state", {}).get("counts", {}),
         )
+
+
+def _trace(tracer: Tracer, scope: Scope, request_id: str) -> None:
+    """Tell the span of a request what its log line does, and the other way round."""
+    span, state = get_current_span(), scope.get("state", {})
+    counts = {f"sentiment.{name}": count for name, count in state.get("counts", {}).items()}
+    span.set_attributes({"sentiment.request_id": request_id, **counts})
+    structlog.contextvars.bind_contextvars(trace_id=format_trace_id(span.get_span_context().trace_id))
+    if "timings" in state:
+        stages(tracer, state["timings"])
 
 
 def _milliseconds(scope: Scope) -> dict[str, float]:
