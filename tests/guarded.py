@@ -1,7 +1,7 @@
 """The `sentiment` command in a process that dies as soon as it reaches out: `python -c "...; main()" serve`.
 
 The kernel ends it at connect(), whoever calls it: Python, ONNX Runtime, the tokenizers' Rust or the event loop's C.
-Python's own audit events end it at a look-up of a name, at an object made from a pickle, and at another program started.
+Python's own audit events end it at a look-up of a name, at an object made from a pickle, and at another program.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 // The service's answers, and its errors in words.
 
+import { askForKey, keyHeaders } from "./key.js";
+
 export class ApiError extends Error {
   /** `wait` is how many seconds the service asks to be left alone for, if it does. */
   constructor(status, code, message, wait = null) {
@@ -16,10 +18,15 @@ async function ask(path, options) {
   let response;
   try {
     // Relative to the page, so that it works behind a proxy that serves it under a prefix.
-    response = await fetch(path, { ...options, cache: "no-store", credentials: "same-origin" });
+    const headers = { ...options.headers, ...keyHeaders() };
+    response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "same-origin" });
   } catch (error) {
     if (options.signal?.aborted) throw error;
     throw new ApiError(0, "unreachable", UNREACHABLE);
+  }
+  if (response.status === 401) {
+    await askForKey();
+    return ask(path, options);
   }
   const body = await response.json().catch((error) => {
     if (options.signal?.aborted) throw error;

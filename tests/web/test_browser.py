@@ -11,7 +11,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
+from pydantic import SecretStr
+
+from service.settings import Settings
+from tests.service.api.conftest import TINY
+from tests.web.browser import PATIENCE, serving
 
 TEXT = (
     "The plot is thin &amp; slow 😡 but I don’t mind: café <b>é</b>!\nAn excellent end. \U0001f469\u200d\U0001f680 So!"
@@ -233,3 +238,28 @@ def test_the_request_is_copied_or_selected(page: Page) -> None:
     panel.get_by_role("button", name="Copy").click()
     expect(panel.get_by_role("status")).to_contain_text("Selected")
     assert page.evaluate("getSelection().toString()") == code
+
+
+def test_a_key_is_asked_for_where_the_service_wants_one_and_kept_nowhere(browser: Browser) -> None:
+    with serving(Settings(model=TINY, workers=1, api_keys=SecretStr("the-key"))) as address:
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(address)
+        field = page.get_by_label("This service asks for a key")
+        expect(field).to_be_focused()
+        expect(page.locator("#key-problem")).to_be_hidden()
+        field.fill("another")
+        field.press("Enter")
+        expect(page.locator("#key-problem")).to_be_visible()
+        field.fill("the-key")
+        page.get_by_role("button", name="Use it").click()
+        expect(page.locator("#model")).to_contain_text("dimensions")
+        expect(page.locator("#key")).to_be_hidden()
+        write(page, "It was good.")
+        expect(page.locator(".label")).to_be_visible()
+        assert page.url == address
+        kept = (
+            "[document.cookie, localStorage.length, sessionStorage.length, document.body.innerHTML.includes('the-key')]"
+        )
+        assert page.evaluate(kept) == ["", 0, 0, False]
+        page.close()
