@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from service import inference
+from service import heads
 
 Floats = NDArray[np.float32] | NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 def softmax(logits: Floats, temperature: float = 1.0) -> NDArray[np.float64]:
     """Probabilities [n, labels] of logits [n, labels] divided by a temperature, computed as they are in serving."""
-    return inference.softmax(logits, temperature)
+    return heads.softmax(logits, temperature)
 
 
 def accuracy(predicted: Ints, labels: Ints) -> float:

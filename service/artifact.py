@@ -6,11 +6,14 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from service.errors import ArtifactError
+
+Head = Literal["softmax", "multi_label", "regression"]
+"""One of the labels; each label for itself, by a sigmoid; or one output that is the answer as it is."""
 
 MANIFEST = "manifest.json"
 UNSEALED = frozenset({MANIFEST, "README.md"})
@@ -38,20 +41,31 @@ class Quantization(_Frozen):
 
 
 class Golden(_Frozen):
-    """A text with the answer that was served when the model was made: all logits, and how its mean vector begins."""
+    """A text with the answer that was served when the model was made: all logits, and how its mean vector begins.
+
+    `label` is that of the largest logit, so that labels in another order do not pass.
+    """
 
     text: str
     logits: tuple[float, ...]
     mean: tuple[float, ...]
+    label: str | None = None
 
 
 class Manifest(_Frozen):
-    """What a model is, what it was measured to do, and the sha256 of every file it is made of."""
+    """What a model is, what it was measured to do, and the sha256 of every file it is made of.
+
+    `threshold` is the probability from which a label of a multi_label head holds. `valences` are those of the labels of
+    a softmax head, in [-1, 1]; without them, labels called negative and positive have -1 and 1.
+    """
 
     format: Literal[1]
     name: str = Field(min_length=1)
-    family: Literal["bert"]
-    labels: tuple[str, ...] = Field(min_length=2)
+    family: str = Field(min_length=1)
+    labels: tuple[str, ...] = Field(min_length=1)
+    head: Head = "softmax"
+    threshold: float = Field(0.5, gt=0, lt=1)
+    valences: tuple[float, ...] | None = None
     hidden_size: int = Field(gt=0)
     max_tokens: int = Field(ge=3)
     cleanup: tuple[str, ...]
@@ -65,6 +79,19 @@ class Manifest(_Frozen):
     bounds: dict[str, float]
     metrics: dict[str, Any]
     versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def _labels_fit_the_head(self) -> Self:
+        labels = len(self.labels)
+        if labels > len(set(self.labels)):
+            raise ValueError("a label is there twice")
+        if labels < 2 and self.head == "softmax":
+            raise ValueError("a softmax head has two labels or more")
+        if labels > 1 and self.head == "regression":
+            raise ValueError("a regression has one output")
+        if self.valences and (len(self.valences) != labels or not all(-1 <= value <= 1 for value in self.valences)):
+            raise ValueError("valences are one number in [-1, 1] for each label")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,9 +15,10 @@ from typing import Any, Literal, TypedDict, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.artifact import Artifact
+from service.artifact import Artifact, Golden
 from service.engine import Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError, ServiceError
+from service.heads import Head
 from service.metrics import Metrics
 from service.reading import Piece, Reading
 from service.scheduler import Scheduler, Split, Ticket
@@ -40,17 +42,29 @@ CHARACTERS = {"window": 2000, "sentence": 80, "word": 6}
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A label with the calibrated probabilities float64 [labels] and the raw logits float32 [labels] behind it."""
+    """A label with the calibrated probabilities float64 [labels] and the raw logits float32 [labels] behind it.
+
+    Where labels do not exclude each other, `labels` are all that hold, and `label` is the most probable. A regression
+    has a `value`, no probabilities (float64 [0]), and for its label what the value is called. `valence` is in [-1, 1],
+    None where the labels have none.
+    """
 
     label: str
+    labels: tuple[str, ...] | None
     probabilities: NDArray[np.float64]
     logits: Floats
-    valence: float
+    value: float | None
+    valence: float | None
 
     @property
     def score(self) -> float:
-        """The probability of the label."""
-        return float(self.probabilities.max())
+        """The probability of the label; NaN for a value."""
+        return float(self.probabilities.max()) if self.probabilities.size else math.nan
+
+    @property
+    def outputs(self) -> NDArray[np.float64]:
+        """A number for each label, float64 [labels]: its probability, or the value."""
+        return self.probabilities if self.value is None else np.array([self.value])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +100,7 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class WordEffect:
-    """What masking the word at code points `start` to `end` takes from the label's probability, in [-1, 1]."""
+    """What masking the word at code points `start` to `end` takes from the label's probability, or from the value."""
 
     start: int
     end: int
@@ -99,15 +113,6 @@ class Explanation(Scores):
 
     tokens: int
     words: tuple[WordEffect, ...]
-
-
-class _Scores(TypedDict):
-    """The fields of Scores."""
-
-    label: str
-    probabilities: NDArray[np.float64]
-    logits: Floats
-    valence: float
 
 
 class _Read(TypedDict):
@@ -142,6 +147,7 @@ class Inference:
         self.limits = limits
         self._tokenizer = Tokenizer(artifact.path("tokenizer.json"), self.manifest.max_tokens, self.manifest.cleanup)
         self._engine = Engine(artifact)
+        self._head = Head(self.manifest)
         self._scheduler = scheduler
         self._metrics = metrics
         # Looked up once: a lookup by labels costs as much as what it counts.
@@ -216,18 +222,34 @@ class Inference:
         return self._submit(texts, "explain", partial(self._explain, mask=mask), CHARACTERS["word"])
 
     def check_golden(self) -> None:
-        """Answer the manifest's golden texts. Raises ArtifactError when a value is further off than its tolerance."""
+        """Answer the manifest's golden texts, of which there is one at least.
+
+        Raises ArtifactError when one cannot be read or run, has another label than it should, or a value that is
+        further off than the tolerance.
+        """
+        if not self.manifest.golden:
+            raise ArtifactError("the manifest has no golden text: nothing shows that the model answers as it should")
         for golden in self.manifest.golden:
-            ids = self._tokenizer.read(golden.text).first().ids
-            for graph, values, expected in (
-                ("classify", self._engine.classify(ids).logits, golden.logits),
-                ("embed", self._engine.embed(ids)[: len(golden.mean)], golden.mean),
-            ):
-                error = float(np.abs(values - np.array(expected)).max())
-                if not error <= self.manifest.tolerance:
-                    raise ArtifactError(
-                        f"golden text {golden.text!r}: {graph} is off by {error:.4f}, allowed {self.manifest.tolerance}"
-                    )
+            try:
+                self._check(golden)
+            except ServiceError as error:
+                raise ArtifactError(f"golden text {golden.text[:40]!r}: {error.message}") from error
+
+    def _check(self, golden: Golden) -> None:
+        ids = self._tokenizer.read(golden.text).first().ids
+        logits, mean = self._engine.classify(ids).logits, self._engine.embed(ids)[: len(golden.mean)]
+        if not len(logits) == len(golden.logits) == len(self.manifest.labels):
+            raise ArtifactError(
+                f"the graph gives {len(logits)} logits, the manifest {len(golden.logits)} and has "
+                f"{len(self.manifest.labels)} labels"
+            )
+        label = self.manifest.labels[int(logits.argmax())]
+        if golden.label not in (None, label):
+            raise ArtifactError(f"its label is {label} and should be {golden.label}")
+        for graph, values, expected in (("classify", logits, golden.logits), ("embed", mean, golden.mean)):
+            error = float(np.abs(values - np.array(expected)).max())
+            if not error <= self.manifest.tolerance:
+                raise ArtifactError(f"{graph} is off by {error:.4f}, allowed {self.manifest.tolerance}")
 
     def _submit(
         self, texts: Sequence[str], operation: str, run: Callable[[Reading, Timings], object], characters: int
@@ -302,16 +324,17 @@ class Inference:
         run = [*pieces, *sentences]
 
         def join(logits: list[Floats]) -> Classification:
-            whole = self._scores(weighted_mean(logits[: len(pieces)], pieces))
+            whole = self._head.read(weighted_mean(logits[: len(pieces)], pieces))
             parts = [
-                Part(**self._scores(one), start=piece.start, end=piece.end)
+                Part(**self._head.read(one), start=piece.start, end=piece.end)
                 for piece, one in zip(run, logits, strict=True)
                 if detail
             ]
             shown = parts[: len(pieces)] if detail == "windows" else parts[len(pieces) :]
             answer = Classification(**whole, **read, parts=tuple(shown))
-            self._predicted[answer.label].inc()
-            self._metrics.confidence.observe(answer.score)
+            if answer.value is None:
+                self._predicted[answer.label].inc()
+                self._metrics.confidence.observe(answer.score)
             return answer
 
         return _run([partial(self._logits, timings, piece.ids) for piece in run], join)
@@ -342,24 +365,15 @@ class Inference:
         self._bound(len(words), self.limits.words, "words")
 
         def join(logits: list[Floats]) -> Explanation:
-            whole, *without = (self._scores(one) for one in logits)
-            label = int(whole["probabilities"].argmax())
-            effects = (float(whole["probabilities"][label] - one["probabilities"][label]) for one in without)
+            read_of = [self._head.read(one) for one in logits]
+            whole, *without = (Scores(**one).outputs for one in read_of)
+            label = int(whole.argmax())
+            effects = (float(whole[label] - one[label]) for one in without)
             shown = tuple(WordEffect(*word, effect) for word, effect in zip(words, effects, strict=True))
-            return Explanation(**whole, tokens=read["tokens"], words=shown)
+            return Explanation(**read_of[0], tokens=read["tokens"], words=shown)
 
         variants = [piece.ids, *(reading.masked(word, mask) for word in words)]
         return _run([partial(self._logits, timings, ids) for ids in variants], join)
-
-    def _scores(self, logits: Floats) -> _Scores:
-        probabilities = softmax(logits, self.manifest.temperature)
-        by_label = dict(zip(self.manifest.labels, probabilities.tolist(), strict=True))
-        return {
-            "label": self.manifest.labels[int(probabilities.argmax())],
-            "probabilities": probabilities,
-            "logits": logits,
-            "valence": by_label.get("positive", 0.0) - by_label.get("negative", 0.0),
-        }
 
     def _logits(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
         return self._timed(self._engine.classify, "classify", timings, ids).logits
@@ -388,13 +402,6 @@ def _outcome(answer: object) -> str:
 def _run(tasks: Sequence[Callable[[], Floats]], join: Callable[[list[Floats]], Result]) -> Result | Split:
     """One task is run at once, on the worker that is at it; several take their turns."""
     return join([tasks[0]()]) if len(tasks) == 1 else Split(tasks, join)
-
-
-def softmax(logits: Floats | NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
-    """Calibrated probabilities, float64 [..., labels]: softmax of logits over a temperature (Guo et al. 2017)."""
-    scaled = logits.astype(np.float64) / temperature
-    exponents = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
-    return np.asarray(exponents / exponents.sum(axis=-1, keepdims=True))
 
 
 def weighted_mean(rows: Sequence[Floats], pieces: Sequence[Piece]) -> Floats:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import regex
@@ -107,18 +108,20 @@ class Reading:
 
     @cached_property
     def _offsets(self) -> list[Range]:
-        """Spans in the cleaned text of the tokens between the special ones."""
-        offsets: list[Range] = self._encoding.offsets
-        return offsets[1:-1]
+        """Spans in the cleaned text of the tokens between the special ones, without a space that begins a token."""
+        text = self._cleaned.text
+        return [(end - len(text[start:end].lstrip()), end) for start, end in self._encoding.offsets[1:-1]]
 
     def _token_at(self, character: int) -> int:
         """The first token that starts at or behind a character of the cleaned text."""
         return bisect_left(self._offsets, (character, 0))
 
     def _word_starts(self) -> list[int]:
+        """Tokens behind a space. Where a vocabulary has a token for the space itself, that one is the word's first."""
         text = self._cleaned.text
-        starts = (start for start, _ in self._offsets)
-        return [i for i, start in enumerate(starts) if text[start].isspace() or text[start - 1 : start].isspace()]
+        starts = [start for start, _ in self._offsets]
+        pairs = enumerate(pairwise([-1, *starts]))
+        return [i for i, (before, start) in pairs if start != before and text[start - 1 : start].isspace()]
 
     def _sentences(self) -> Iterator[Range]:
         position = 0

@@ -50,7 +50,7 @@ class Tokenizer:
         """Tokenize a text. Raises InputError for one there is nothing to read in."""
         cleaned = clean(_checked(text), self._cleanup)
         encoding = self._rust.encode(cleaned.text)
-        if len(encoding.ids) <= 2:
+        if len(encoding.ids) <= 2 or cleaned.text.isspace():  # some vocabularies have tokens for spaces
             raise InputError("the text is empty", code="empty_text")
         return Reading(text, cleaned, encoding, self.max_tokens)
 

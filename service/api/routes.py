@@ -12,7 +12,7 @@ from service import __version__
 from service.api import schemas
 from service.api.guards import answer, deadline
 from service.api.state import State, state
-from service.errors import ServiceError, UnavailableError
+from service.errors import RequestError, ServiceError, UnavailableError
 from service.inference import Inference
 
 Service = Annotated[State, Depends(state)]
@@ -58,8 +58,10 @@ async def classify(
     service: Service,
     seconds: Deadline,
 ) -> Response:
-    """Label each text negative, neutral or positive, with calibrated probabilities and a valence in [-1, 1]."""
+    """Label each text, with calibrated probabilities and, where the labels are moods, a valence in [-1, 1]."""
     model = service.models.get(query.model)
+    if model.manifest.head == "regression" and (body.top_k or body.min_score):
+        raise RequestError(f"{model.name} gives a value and no labels: top_k and min_score choose among labels")
     work = model.classify(body.inputs, query.long_text, query.detail)
     answers = await answer(request, work, seconds)
     shown = schemas.Shown(model.manifest.labels, body.top_k, body.raw_scores, body.min_score)
@@ -123,6 +125,7 @@ async def info(query: ModelQuery, service: Service) -> schemas.InfoResponse:
         "model": model.name,
         "digest": model.digest,
         "labels": list(manifest.labels),
+        "head": manifest.head,
         "pools": list(model.pools),
         "dimensions": manifest.hidden_size,
         "temperature": manifest.temperature,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from typing_extensions import TypedDict
 
+from service.artifact import Head
 from service.catalog import Catalog, Entry
 from service.errors import ServiceError
 from service.inference import Classification, Detail, Embedding, Explanation, LongText, Part, Pool, Scores
@@ -138,12 +139,18 @@ class Usage(TypedDict):
 
 
 class ScoresResult(TypedDict):
-    """A label with its probability, that of every label kept, and a valence in [-1, 1]. No label if it abstained."""
+    """A label with its probability, that of every label kept, and a valence in [-1, 1] where the labels have one.
+
+    No label if it abstained. A model whose labels do not exclude each other gives all `labels` that hold, and with
+    `label` the most probable. A regression gives a `value` instead: no label, no score, no scores.
+    """
 
     label: str | None
-    score: float
+    score: float | None
     scores: dict[str, float]
-    valence: float
+    valence: float | None
+    labels: NotRequired[list[str]]
+    value: NotRequired[float]
     abstained: NotRequired[bool]
     logits: NotRequired[dict[str, float]]
 
@@ -227,6 +234,7 @@ class InfoResponse(TypedDict):
     model: str
     digest: str
     labels: list[str]
+    head: Head
     pools: list[str]
     dimensions: int
     temperature: float
@@ -299,20 +307,31 @@ class Shown:
 
     def scores(self, answer: Scores) -> ScoresResult:
         """Scores as they go over the wire, six decimals each; with top_k the most probable labels first."""
+        if answer.value is not None:
+            return self._value(answer.value)
         scores = dict(zip(self.labels, (round(p, 6) for p in answer.probabilities.tolist()), strict=True))
         kept = sorted(scores, key=lambda label: -scores[label])[: self.top_k] if self.top_k else self.labels
         result: ScoresResult = {
             "label": answer.label,
             "score": scores[answer.label],
             "scores": {label: scores[label] for label in kept},
-            "valence": round(answer.valence, 6),
+            "valence": None if answer.valence is None else round(answer.valence, 6),
         }
+        if answer.labels is not None:
+            result["labels"] = list(answer.labels)
         if self.min_score is not None:
             result["abstained"] = answer.score < self.min_score
             result["label"] = None if result["abstained"] else answer.label
         if self.raw_scores:
             logits = dict(zip(self.labels, answer.logits.astype(float).round(6).tolist(), strict=True))
             result["logits"] = {label: logits[label] for label in kept}
+        return result
+
+    def _value(self, value: float) -> ScoresResult:
+        value = round(value, 6)
+        result: ScoresResult = {"label": None, "score": None, "scores": {}, "valence": None, "value": value}
+        if self.raw_scores:
+            result["logits"] = {self.labels[0]: value}
         return result
 
     def parts(self, parts: tuple[Part, ...]) -> list[PartResult]:

@@ -28,27 +28,36 @@ class Operation:
 
 
 def classify(inference: Inference, prefix: str = "", long_text: LongText = "window") -> Operation:
-    """Labels, scores and valence, six decimals each as in the service's answers."""
-    labels = inference.manifest.labels
+    """Labels, scores and valence, or a value, six decimals each as in the service's answers."""
+    labels, head = inference.manifest.labels, inference.manifest.head
+    several: dict[str, pa.DataType] = {"labels": pa.list_(pa.string())} if head == "multi_label" else {}
+    read: dict[str, pa.DataType] = {"tokens": pa.int32(), "truncated": pa.bool_()}
     columns: dict[str, pa.DataType] = {
         "label": pa.string(),
         "score": pa.float64(),
+        **several,
         **dict.fromkeys(labels, pa.float64()),
         "valence": pa.float64(),
-        "tokens": pa.int32(),
-        "truncated": pa.bool_(),
+        **read,
     }
+    if head == "regression":
+        columns = {"value": pa.float64(), **read}
 
     def values(answer: Classification) -> tuple[Any, ...]:
+        told = answer.tokens, answer.left_out > 0
+        if answer.value is not None:
+            return (round(answer.value, 6), *told)
         scores = [round(score, 6) for score in answer.probabilities.tolist()]
-        return (answer.label, max(scores), *scores, round(answer.valence, 6), answer.tokens, answer.left_out > 0)
+        held = () if answer.labels is None else (list(answer.labels),)
+        valence = None if answer.valence is None else round(answer.valence, 6)
+        return (answer.label, max(scores), *held, *scores, valence, *told)
 
     return Operation(
         _schema(columns, prefix),
         lambda texts: inference.classify(texts, long_text),
         values,
         _job(inference, "classify", prefix, long_text=long_text),
-        labels=f"{prefix}label",
+        labels=None if head == "regression" else f"{prefix}label",
     )
 
 

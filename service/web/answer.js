@@ -1,26 +1,30 @@
 // How one text's answer is drawn: its label, its bars, and its valence on a line from −1 to +1.
 
-import { element, glyph, percent, signed, tone } from "./dom.js";
+import { element, glyph, percent, said, signed, tone } from "./dom.js";
 
 /** The children of the result card. */
 export function answerCard(result, labels, milliseconds) {
   const windows = result.windows > 1 ? ` in ${result.windows} windows` : "";
+  const mood = result.valence === null ? [] : [scale("Valence", result.valence)];
   return [
-    element(
-      "p",
-      { class: `label ${tone(result.label)}` },
-      glyph(result.label),
-      element("span", { text: result.label }),
-      element("span", { class: "score", text: percent(result.score) }),
-    ),
-    element("ul", { class: "bars", "aria-label": "Probabilities" }, ...labels.map((label) => bar(label, result.scores[label]))),
-    ...(labels.includes("positive") && labels.includes("negative") ? [scale("Valence", result.valence)] : []),
+    element("p", { class: `label ${tone(result.label)}` }, ...heading(result, labels)),
+    ...(result.value === undefined ? [bars(result.scores, labels), ...mood] : []),
     element("p", { class: "hint", text: `${result.tokens} tokens${windows} · ${Math.round(milliseconds)} ms there and back` }),
   ];
 }
 
+/** The label, or all that hold, with the score; of a model that gives one, the value. */
+function heading({ label, labels: held, score, value }, labels) {
+  if (value !== undefined) return [element("span", { text: labels[0] }), element("span", { class: "score", text: value })];
+  const text = held ? held.join(", ") || "none" : label;
+  return [glyph(label), element("span", { text }), element("span", { class: "score", text: percent(score) })];
+}
+
+const bars = (scores, labels) =>
+  element("ul", { class: "bars", "aria-label": "Probabilities" }, ...labels.map((label) => bar(label, scores[label])));
+
 /** What a screen reader is told of an answer, in one breath. */
-export const spoken = ({ label, score, valence }) => `${label}, ${percent(score)}. Valence ${signed(valence)}.`;
+export const spoken = (result) => `${said(result)}.${result.valence === null ? "" : ` Valence ${signed(result.valence)}.`}`;
 
 function bar(label, share) {
   const fill = element("span", { class: `fill ${tone(label)}` });

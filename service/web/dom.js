@@ -52,6 +52,9 @@ export const glyph = (label) => element("span", { class: `glyph ${tone(label)}`,
 
 export const percent = (share) => `${(share * 100).toFixed(share < 0.0995 || share > 0.9905 ? 1 : 0)}\u00a0%`;
 
+/** A label with its probability, or a value. */
+export const said = ({ label, score, value }) => (value === undefined ? `${label}, ${percent(score)}` : `${value}`);
+
 /** A number with its sign, with a true minus. */
 export const signed = (value, digits = 2) => {
   const shown = Math.abs(value).toFixed(digits);

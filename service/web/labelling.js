@@ -52,13 +52,20 @@ export function wordiest({ header, rows }) {
 
 /** The file: the rows that have a result, as they were, and the columns that `sentiment classify` adds. */
 export function output({ header, rows, dialect }, results, labels) {
-  const added = ["label", "score", ...labels, "valence", "tokens", "truncated", "error"];
+  const { labels: several, value } = results.find(({ error }) => !error) ?? {};
+  const told = value === undefined ? ["label", "score", ...(several ? ["labels"] : []), ...labels, "valence"] : ["value"];
+  const added = [...told, "tokens", "truncated", "error"];
   const prefix = added.some((name) => header.includes(name)) ? "sentiment_" : "";
-  const answers = results.map(({ error, label, score, scores, valence, tokens, truncated }) =>
+  const answers = results.map(({ error, tokens, truncated, ...result }) =>
     error
       ? [...Array(added.length - 1).fill(""), error.message]
-      : [label, score, ...labels.map((one) => scores[one]), valence, tokens, truncated, ""].map(String),
+      : [...cells(result, labels), tokens, truncated, ""].map((cell) => String(cell ?? "")),
   );
   const names = added.map((name) => prefix + name);
   return format([[...header, ...names], ...answers.map((answer, i) => [...rows[i], ...answer])], dialect);
+}
+
+function cells({ label, score, labels: held, scores, valence, value }, labels) {
+  if (value !== undefined) return [value];
+  return [label, score, ...(held ? [JSON.stringify(held)] : []), ...labels.map((one) => scores[one]), valence];
 }

@@ -1,6 +1,6 @@
 // A text with its parts marked in place: words by their effect, sentences by their feeling.
 
-import { element, glyph, percent, signed, tone } from "./dom.js";
+import { element, glyph, said, signed, tone } from "./dom.js";
 
 const NUMBERED = 0.03;
 /* Effects from here on have their number above the word: more numbers than these would hide the text. */
@@ -24,7 +24,8 @@ export function annotated(text, spans, mark) {
 }
 
 /** The words of an explanation, in the text and as a table. */
-export function words(text, { label, words: found }) {
+export function words(text, { label: given, words: found }) {
+  const label = given ?? "the value";
   const strongest = Math.max(NUMBERED, ...found.map(({ effect }) => Math.abs(effect)));
   const marked = annotated(text, found, (string, { effect }) => word(string, effect, effect / strongest, label));
   return [
@@ -47,9 +48,9 @@ export function words(text, { label, words: found }) {
 /** The sentences of a classification, in the text and as a table. */
 export function sentences(text, { sentences: found }) {
   const marked = annotated(text, found, (string, part) => {
-    const title = `${part.label}, ${percent(part.score)}; valence ${signed(part.valence)}`;
+    const title = part.valence === null ? said(part) : `${said(part)}; valence ${signed(part.valence)}`;
     const made = element("span", { class: `sentence ${tone(part.label)}`, title }, glyph(part.label), string);
-    made.style.setProperty("--strength", part.score);
+    made.style.setProperty("--strength", part.score ?? 0);
     return made;
   });
   const points = Array.from(text);
@@ -68,8 +69,8 @@ export function sentences(text, { sentences: found }) {
       ["Sentence", "Label", "Valence"],
       found.map((part) => [
         points.slice(part.start, part.end).join(""),
-        `${part.label} ${percent(part.score)}`,
-        signed(part.valence),
+        said(part),
+        part.valence === null ? "" : signed(part.valence),
       ]),
     ),
   ];

@@ -14,7 +14,8 @@ import pytest
 from service.artifact import Artifact
 from service.engine import Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError
-from service.inference import Classification, Embedding, Inference, Limits, Pool, softmax
+from service.heads import softmax
+from service.inference import Classification, Embedding, Inference, Limits, Pool
 from service.metrics import Metrics
 from service.scheduler import Scheduler
 

@@ -13,13 +13,15 @@ from service.api.compat.tei import EmbedRequest, embed
 from service.api.guards import answer
 from service.api.routes import Chosen, Deadline
 from service.api.schemas import Inputs
+from service.artifact import Head
+from service.heads import sigmoid, softmax
 from service.inference import Classification, LongText
 
 Function = Literal["softmax", "sigmoid", "none"]
 
 
 class ClassificationParameters(BaseModel):
-    """How scores are made and how many are told. `softmax` gives the calibrated probabilities, `none` the logits."""
+    """How scores are made and how many are told: as the model is meant to, unless said; `none` gives the logits."""
 
     function_to_apply: Function | None = None
     top_k: Annotated[int | None, Field(strict=True, ge=1)] = None
@@ -52,7 +54,7 @@ async def text_classification(
 ) -> Response:
     """Label each text, every label with its score, best first."""
     answers = whole(request, await answer(request, inference.classify(body.inputs), seconds))
-    scores = _scores(answers, body.parameters.function_to_apply)
+    scores = _scores(answers, inference.manifest.head, body.parameters.function_to_apply)
     return reply(ranked(inference.manifest.labels, scores, body.parameters.top_k))
 
 
@@ -64,8 +66,10 @@ async def feature_extraction(
     return await embed(request, body, inference, seconds)
 
 
-def _scores(answers: list[Classification], function: Function | None) -> Numbers:
-    if function in (None, "softmax"):
-        return np.stack([one.probabilities for one in answers])
+def _scores(answers: list[Classification], head: Head, function: Function | None) -> Numbers:
+    if function in (None, head):
+        return np.stack([one.outputs for one in answers])
     logits = np.stack([one.logits for one in answers])
-    return logits if function == "none" else 1 / (1 + np.exp(-logits))
+    if function == "softmax":
+        return softmax(logits, 1.0)
+    return logits if function == "none" else sigmoid(logits)

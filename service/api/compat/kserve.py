@@ -171,9 +171,12 @@ async def model_ready(inference: Served, service: Service) -> ModelReady:
 
 @router.post("/models/{model}/infer", response_model=InferResponse)
 async def infer(request: Request, inference: Served, body: InferRequest, seconds: Deadline) -> Response:
-    """Label each text, read in windows if it is long; the scores stand in the order of /info's labels."""
+    """Label each text, read in windows if it is long; the scores stand in the order of /info's labels.
+
+    A regression's score is its value.
+    """
     answers = whole(request, await answer(request, inference.classify(body.inputs[0].texts()), seconds))
-    scores = np.stack([one.probabilities for one in answers])
+    scores = np.stack([one.outputs for one in answers])
     outputs: list[OutputTensor] = [
         {"name": "label", "datatype": "BYTES", "shape": [len(answers)], "data": [one.label for one in answers]},
         {

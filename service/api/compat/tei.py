@@ -189,7 +189,7 @@ async def predict(request: Request, body: PredictRequest, inference: Chosen, sec
     """Label one text or a batch, every label with its score, best first."""
     work = inference.classify(body.inputs.texts, body.long_text)
     answers = whole(request, await answer(request, work, seconds))
-    scores: Numbers = np.stack([one.probabilities for one in answers])
+    scores: Numbers = np.stack([one.outputs for one in answers])
     if body.raw_scores:
         scores = np.stack([one.logits for one in answers])
     found = ranked(inference.manifest.labels, scores)
