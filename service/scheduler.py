@@ -167,13 +167,9 @@ class Scheduler:
             if not self.accepting:
                 self._metrics.rejected.labels("unavailable").inc()
                 raise UnavailableError("the service takes no work now: it is starting, stopping, or lost its workers")
-            room = self._room()
-            if self._waiting and self._waiting + total > room:
+            if refusal := self._refusal(total):
                 self._metrics.rejected.labels("overloaded").inc()
-                raise OverloadedError(
-                    f"{self._waiting} runs are waiting and {room} may: {total} more do not fit",
-                    retry_after=self._seconds_until_room(self._waiting + total - room),
-                )
+                raise refusal
             self._enqueue(whole, tasks, units)
         future.add_done_callback(lambda done: self._discard(request) if done.cancelled() else None)
         return future
@@ -196,13 +192,20 @@ class Scheduler:
                 thread.join(timeout=1.0)
         return idle
 
-    def _room(self) -> int:
-        """How many runs may wait: what is refused at once need not be told late. Turns can double a request's time."""
-        seconds = 2 * self._mean_seconds / max(1, self.alive)
-        return int(min(self.capacity, self.patience / seconds)) if seconds else self.capacity
-
-    def _seconds_until_room(self, excess: int) -> int:
-        return max(1, math.ceil(excess * self._mean_seconds / max(1, self.alive)))
+    def _refusal(self, units: int) -> OverloadedError | None:
+        """Why a request of so many runs is not admitted now. One that would be late is told so now, not late."""
+        pace = self._mean_seconds / max(1, self.alive)
+        excess = self._waiting + units - self.capacity
+        if excess > 0:
+            message = f"{self._waiting} runs are waiting and {self.capacity} may: {units} more do not fit"
+            return OverloadedError(message, retry_after=max(1, math.ceil(excess * pace)))
+        # In turns, each of its runs waits for one of every other request; in a press, turns can double that.
+        ahead = min(self._waiting, units * len(self._turns))
+        seconds = 2 * (ahead + units) * pace
+        if ahead and seconds > self.patience:
+            message = f"the answer would take about {seconds:.0f} seconds and may take {self.patience:g}"
+            return OverloadedError(message, retry_after=max(1, math.ceil(seconds - self.patience)))
+        return None
 
     def _enqueue(self, parent: _Pending, tasks: Sequence[Task], units: Sequence[int]) -> None:
         """Put tasks before what their request has waiting, and give it turns. Called with the lock held."""

@@ -241,13 +241,15 @@ def test_what_would_be_done_too_late_is_refused_at_once(
     assert held.result(GUARD)
     gate, _ = hold(scheduler)
     waits = scheduler.submit([lambda: 1] * 2)
-    with pytest.raises(OverloadedError, match="2 runs are waiting and 3 may: 2 more do not fit") as refusal:
+    with pytest.raises(OverloadedError, match="would take about 40 seconds and may take 30") as refusal:
         scheduler.submit([lambda: None] * 2)
-    assert refusal.value.retry_after == 5
+    assert refusal.value.retry_after == 10
     assert waits.cancel()
     alone = scheduler.submit([lambda: 1] * 50)  # with nothing else to wait for, it has its chance
+    single = scheduler.submit([lambda: 2])  # its turn comes before the others of the list
     gate.let_go.set()
     assert alone.result(GUARD) == [1] * 50
+    assert single.result(GUARD) == [2]
 
 
 def test_nothing_is_taken_before_the_start(metrics: Metrics) -> None:
