@@ -122,7 +122,7 @@ class Catalog:
             self._pending = name
             model = self._open(folder, name)
             self._put(model)
-        except ArtifactError:
+        except Exception:
             if name is not None and name not in self._models:
                 self._metrics.forget_model(name)
             raise

@@ -166,9 +166,9 @@ def embed(
 @app.command()
 def info(model: ModelOption = None) -> None:
     """Show what a model folder holds, after checking it."""
-    manifest = Artifact.open(model or _default_model(_settings())).manifest
-    shown = manifest.model_dump(mode="json", exclude={"golden", "files"})
-    typer.echo(json.dumps({"version": __version__, **shown}, indent=2))
+    artifact = Artifact.open(model or _default_model(_settings()))
+    shown = artifact.manifest.model_dump(mode="json", exclude={"golden", "files"})
+    typer.echo(json.dumps({"version": __version__, "digest": artifact.digest, **shown}, indent=2))
 
 
 @app.command()

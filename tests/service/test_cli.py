@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from service import __version__, cli
 from service.api.connections import Bounds
+from service.artifact import sha256
 from service.errors import ArtifactError, UnavailableError
 from service.files import outputs
 from service.files import run as running
@@ -66,9 +67,17 @@ def test_without_a_command_the_commands_are_listed() -> None:
 def test_info_shows_a_model_that_it_checked(tmp_path: Path) -> None:
     shown = json.loads(sentiment("info").stdout)
     assert (shown["version"], shown["name"], shown["labels"][0]) == (__version__, "tiny", "negative")
+    assert shown["digest"] == sha256(TINY / "manifest.json")
     assert "golden" not in shown
     with pytest.raises(ArtifactError):
         CliRunner().invoke(cli.app, ["info", "--model", str(tmp_path)], catch_exceptions=False)
+
+
+def test_without_a_folder_the_first_of_several_models_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SENTIMENT_MODEL")
+    monkeypatch.setenv("SENTIMENT_MODELS", f"a={TINY},b=/nowhere")
+    assert json.loads(sentiment("info").stdout)["name"] == "tiny"
+    assert lines(sentiment("classify", "the film is good"))[0]["label"]
 
 
 def test_settings_are_listed_with_what_they_are_now(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +149,7 @@ def test_embed_answers_a_vector_for_each_text() -> None:
     assert sum(value**2 for value in good["embedding"]) == pytest.approx(1, abs=1e-5)
     assert (len(good["embedding"]), good["truncated"]) == (4, False)
     assert empty["error"]["code"] == "empty_text"
-    assert sentiment("embed", "--pool", "max", "good").exit_code == 2
+    assert sentiment("embed", "--pool", "middle", "good").exit_code == 2
 
 
 def test_a_long_text_is_read_as_asked() -> None:
