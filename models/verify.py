@@ -75,10 +75,19 @@ def verify(out: Path, folder: Path, checkpoint: Path | None = None) -> Verdict:
     found = {name: round(float(value), 6) for name, value in found.items()}
     problems = broken(artifact.manifest.bounds, found)
     if made:
-        write(out, _finished(artifact, found, temperature, golden(engine, tokenizer), checkpoint))
+        write(
+            out,
+            _finished(artifact, found, temperature, golden(engine, tokenizer, artifact.manifest.labels), checkpoint),
+        )
     else:
         problems += _golden_problems(
-            artifact.manifest, golden(engine, tokenizer, [expected.text for expected in artifact.manifest.golden])
+            artifact.manifest,
+            golden(
+                engine,
+                tokenizer,
+                artifact.manifest.labels,
+                [expected.text for expected in artifact.manifest.golden],
+            ),
         )
     return Verdict(found, problems)
 
@@ -124,13 +133,16 @@ def calibration_error(answers: Answers, sets: DevSets, temperature: float) -> di
     return found
 
 
-def golden(engine: Engine, tokenizer: Tokenizer, texts: Sequence[str] = GOLDEN_TEXTS) -> tuple[Golden, ...]:
+def golden(
+    engine: Engine, tokenizer: Tokenizer, labels: Sequence[str], texts: Sequence[str] = GOLDEN_TEXTS
+) -> tuple[Golden, ...]:
     """Texts of several kinds and lengths with the answers they get."""
     found: list[Golden] = []
     for text in texts:
         ids = tokenizer.read(text).first().ids
         logits, mean = engine.classify(ids).logits, engine.embed(ids)[:GOLDEN_VALUES]
-        found.append(Golden(text=text, logits=_rounded(logits), mean=_rounded(mean)))
+        label = labels[int(logits.argmax())]
+        found.append(Golden(text=text, logits=_rounded(logits), mean=_rounded(mean), label=label))
     return tuple(found)
 
 
