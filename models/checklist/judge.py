@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models import manifest, metrics
+from models import metrics
 from models.checklist.suite import Case, Suite
 from models.data import LABELS
 from service.artifact import Artifact
@@ -82,6 +82,8 @@ def rates(judgements: Sequence[Judgement]) -> dict[str, dict[str, int]]:
 
 def record(folder: Path, judgements: Sequence[Judgement]) -> None:
     """Write the pass rates into the manifest's measures, where the model card finds them."""
+    from models import manifest  # needs onnx, which judging does not
+
     about = Artifact.open(folder).manifest
     measures = dict(sorted((about.metrics | {METRIC: rates(judgements)}).items()))
     manifest.write(folder, about.model_copy(update={"metrics": measures}))

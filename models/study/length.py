@@ -83,7 +83,7 @@ Model = Callable[[Sequence[str]], list[Read]]
 
 
 def run(work: Path, artifact: Path, folder: Path, out: Path) -> None:
-    """Measure the encoders that `heads` kept, and the served model."""
+    """Measure the encoders that `heads` kept, and the served model. Raises FileNotFoundError if it kept none yet."""
     record = Record(
         out,
         {"buckets": list(BUCKETS), "counts": list(COUNTS), "opinions": list(OPINIONS), "neutral": list(NEUTRAL)}
@@ -102,7 +102,10 @@ def run(work: Path, artifact: Path, folder: Path, out: Path) -> None:
 
 
 def _models(work: Path, artifact: Path) -> Iterator[tuple[str, Model]]:
-    for path in sorted(work.glob("*-[0-9]*")):
+    kept = sorted(work.glob("*-[0-9]*"))
+    if {path.name.partition("-")[0] for path in kept} != set(heads.KEPT):
+        raise FileNotFoundError(f"{work} does not have the encoders of every head that is compared: run `heads` first")
+    for path in kept:
         yield path.name, trained(*heads.load(path, path.name.partition("-")[0]))
     yield "served", served(Artifact.open(artifact))
 

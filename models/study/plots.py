@@ -31,7 +31,7 @@ def draw(folder: Path) -> None:
 def _heads(settings: Row, rows: Sequence[Row]) -> Figure:
     """Each run a dot, each head's mean a line."""
     figure = Figure(figsize=(9, 3), layout="constrained")
-    names = list(HEADS)
+    names = [name for name in HEADS if any(row["head"] == name for row in rows)]
     for axes, (key, title) in zip(_panels(figure, 1, len(SETS)), SETS.items(), strict=True):
         for place, name in enumerate(names):
             values = [row[key] for row in rows if row["head"] == name]

@@ -97,3 +97,8 @@ def test_kept_heads_and_the_served_model_are_measured(
     length.run(tmp_path / "work", TINY, data, tmp_path / "length.json")
     rows = read(tmp_path / "length.json")[1]
     assert [(row["model"], row["seed"]) for row in rows[::2]] == [("cls", 0), ("mean", 0), ("served", None)]
+
+
+def test_without_the_trained_heads_it_says_what_to_do(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="run `heads` first"):
+        length.run(tmp_path, TINY, data, tmp_path / "length.json")
