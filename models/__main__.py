@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from models.study.cli import app as study
+from service.artifact import Head
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 app.add_typer(study, name="study")
@@ -20,7 +21,10 @@ Seed = Annotated[int, typer.Option(help="Decides which training texts calibrate.
 
 Train = Annotated[
     list[str],
-    typer.Option(help="Training file: PATH[,weight=F][,take=N][,phrases=N][,neutral_phrases=N]. May be repeated."),
+    typer.Option(
+        help="Training file: PATH[,weight=F][,take=N][,phrases=N][,neutral_phrases=N][,phrase_words=N]. "
+        "May be repeated."
+    ),
 ]
 MixSeed = Annotated[int, typer.Option(help="Decides what is drawn from the files, and every other random choice.")]
 
@@ -150,6 +154,62 @@ def checklist(
     typer.echo(judge.table(judgements))
     if record:
         judge.record(folder, judgements)
+
+
+@app.command("import")
+def import_(
+    source: Annotated[
+        str, typer.Argument(help="Folder of a fine-tuned classifier as save_pretrained writes it, or a hub's id.")
+    ],
+    out: Annotated[Path, typer.Option(help="The model's folder, to be made; its name is the model's.")],
+    labels: Annotated[str | None, typer.Option(help="What the outputs are called, in order: a,b,c.")] = None,
+    head: Annotated[
+        Head | None, typer.Option(help="The kind of head; unset: as the checkpoint's configuration says.")
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Probability from which a label of a multi_label head holds.")
+    ] = 0.5,
+    valences: Annotated[
+        str | None,
+        typer.Option(help="Valence of each label in [-1, 1], in order: -1,0,1; unset: by the labels' names."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Tokens read at once; unset: what the model reads, at most 2048.")
+    ] = None,
+    quantize: Annotated[
+        str | None, typer.Option(help="Take this way instead of the smallest within the bounds.")
+    ] = None,
+    texts: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Texts to compare on, one a line; unset: our own.")
+    ] = None,
+) -> None:
+    """Make a fine-tuned classifier of any family known here into a model that the service loads."""
+    from models.importing import Wishes, import_model
+    from models.source import RefusedError
+
+    try:
+        wishes = Wishes(
+            labels=[label.strip() for label in labels.split(",")] if labels else None,
+            head=head,
+            threshold=threshold,
+            valences=_numbers(valences) if valences else None,
+            max_tokens=max_tokens,
+            quantize=quantize,
+            texts=texts,
+        )
+        manifest = import_model(source, out, wishes)
+    except RefusedError as error:
+        typer.echo(f"refused: {error}", err=True)
+        raise typer.Exit(1) from None
+    for name in ("family", "head", "labels", "valences", "max_tokens", "last_layer", "quantization", "metrics"):
+        typer.echo(f"{name:14} {getattr(manifest, name)}")
+
+
+def _numbers(listed: str) -> list[float]:
+    try:
+        return [float(one) for one in listed.split(",")]
+    except ValueError:
+        raise typer.BadParameter("numbers are needed, with commas between them", param_hint="--valences") from None
 
 
 @app.command()

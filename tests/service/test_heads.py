@@ -23,7 +23,8 @@ def head(**changes: Any) -> Head:
 def test_one_of_the_labels() -> None:
     scored = head().read(LOGITS)
     assert scored["label"] == "negative"
-    assert scored["labels"] is scored["value"] is None
+    assert scored["labels"] is None
+    assert scored["value"] is None
     assert scored["probabilities"].sum() == pytest.approx(1)
     assert scored["valence"] == pytest.approx(scored["probabilities"][2] - scored["probabilities"][0])
 
