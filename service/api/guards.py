@@ -14,6 +14,9 @@ from service.scheduler import Ticket
 
 T = TypeVar("T")
 
+SOON = 0.025
+"""Seconds in which most answers are there. Until then nobody looks whether the caller left: looking costs too much."""
+
 
 async def deadline(
     request: Request,
@@ -45,18 +48,22 @@ async def answer(request: Request, work: Ticket[T], seconds: float) -> T:
     """
     request.state.timings = work.timings
     future = asyncio.wrap_future(work)
-    watcher = asyncio.ensure_future(_disconnected(request))
+    watcher: asyncio.Future[None] | None = None
     try:
-        await asyncio.wait((future, watcher), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((future,), timeout=min(seconds, SOON))
+        if not future.done() and seconds > SOON:
+            watcher = asyncio.ensure_future(_disconnected(request))
+            await asyncio.wait((future, watcher), timeout=seconds - SOON, return_when=asyncio.FIRST_COMPLETED)
         if future.done():
             return future.result()
-        if watcher.done():
+        if watcher and watcher.done():
             work.give_up("disconnect")
             raise CallerLeftError
         work.give_up("deadline")
         raise DeadlineError(f"the request took longer than {seconds:g} seconds")
     finally:
-        watcher.cancel()
+        if watcher:
+            watcher.cancel()
         future.cancel()
 
 

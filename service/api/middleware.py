@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
-import uuid
 from collections.abc import Iterable
 from http import HTTPStatus
 
@@ -51,7 +51,7 @@ class Observe:
         began = time.perf_counter()
         self.metrics.in_flight.inc()
         given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if _REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
         status = CLIENT_CLOSED_REQUEST
 
         async def with_id(message: Message) -> None:

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from service import __version__
 from service.api import schemas
+from service.api.direct import DirectRoute
 from service.api.guards import answer, deadline
 from service.api.state import State, state
 from service.errors import RequestError, ServiceError, UnavailableError
@@ -46,7 +47,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 UNKNOWN_QUERY: dict[int | str, dict[str, Any]] = {422: ERRORS[422]}
 
-router = APIRouter()
+router = APIRouter(route_class=DirectRoute)
 metrics_router = APIRouter()
 
 

@@ -379,6 +379,6 @@ def embedding_values(answer: Embedding | ServiceError, encoding: Encoding = "flo
 def vector_values(answer: Embedding, encoding: Encoding = "float") -> list[float] | str:
     """A vector as numbers, seven decimals of which hold what float32 does, or exactly, in base64."""
     if encoding == "base64":
-        return b64encode(answer.vector.astype("<f4")).decode()
+        return b64encode(answer.vector.astype("<f4").tobytes()).decode()
     values: list[float] = answer.vector.astype(float).round(7).tolist()
     return values

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from numpy.typing import NDArray
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
+from service.api.direct import DirectRoute
 from service.api.errors import STATUS, MalformedError, error_headers
 from service.errors import RequestError, ServiceError
 from service.inference import Classification, Embedding
@@ -29,7 +29,7 @@ class Failure(TypedDict):
     error: str
 
 
-class PeerRoute(APIRoute):
+class PeerRoute(DirectRoute):
     """A route whose failures have a peer's status and body; a subclass says which."""
 
     statuses: ClassVar[dict[type[ServiceError], HTTPStatus]] = STATUS

@@ -76,7 +76,7 @@ CASES: list[tuple[str, str, dict[str, Any], int, str, str | None]] = [
     ("POST", "/classify", {"json": {"inputs": "a " * 40_000}}, 422, "too_many_windows", "inputs"),
     ("POST", "/classify?detail=sentences", {"json": {"inputs": "No! " * 300}}, 422, "too_many_sentences", "inputs"),
     ("POST", "/explain", {"json": {"inputs": "a " * 600}}, 422, "too_many_tokens", "inputs"),
-    ("POST", "/embed?pool=max", {"json": {"inputs": "a"}}, 422, "invalid_query_parameter", "pool"),
+    ("POST", "/embed?pool=middle", {"json": {"inputs": "a"}}, 422, "invalid_query_parameter", "pool"),
     ("POST", "/embed?pol=cls", {"json": {"inputs": "a"}}, 422, "unknown_query_parameter", "pol"),
     ("POST", "/embed?dimensions=0", {"json": {"inputs": "a"}}, 422, "invalid_query_parameter", "dimensions"),
     ("POST", "/embed?dimensions=9999", {"json": {"inputs": "a"}}, 422, "invalid_request", "dimensions"),
@@ -105,7 +105,7 @@ def test_error_table(
 def test_an_unknown_name_is_answered_with_those_allowed(client: TestClient) -> None:
     query = client.post("/embed?pol=cls", json={"inputs": "a"}).json()["error"]["message"]
     body = client.post("/classify", json={"inputs": "a", "topk": 1}).json()["error"]["message"]
-    assert query == "pol is unknown here; allowed: model, pool, long_text, normalize, dimensions"
+    assert query == "pol is unknown here; allowed: model, pool, long_text, normalize, dimensions, encoding"
     assert body == "topk is unknown here; allowed: inputs, top_k, raw_scores, min_score"
 
 
