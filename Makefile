@@ -90,6 +90,11 @@ lock: $(BIN)/uv ## resolve the locks anew from pyproject.toml; LOCK_ARGS=--upgra
 wheel: $(VENV)/dev.stamp ## build dist/*.whl, the default model inside
 	$(BIN)/python -m hatchling build -t wheel
 
+.PHONY: sbom
+sbom: $(BIN)/uv ## write dist/sbom.json, the CycloneDX list of what the image installs, with its hashes
+	mkdir -p dist
+	$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.json requirements-image.lock
+
 clean: ## remove the environment, the caches and what was built
 	rm -rf $(VENV) $(VENV)-lowest dist build .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

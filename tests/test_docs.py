@@ -92,3 +92,15 @@ def test_relative_links_resolve(path: Path) -> None:
 def test_no_registry_is_named() -> None:
     hosts = re.compile("|".join(re.escape(host) for host in REGISTRY_HOSTS).encode())
     assert not [path.relative_to(ROOT) for path in committed() if hosts.search(path.read_bytes())]
+
+
+def test_every_threat_has_a_test_that_exists() -> None:
+    text = (ROOT / "docs" / "security.md").read_text("utf-8")
+    rows = re.findall(r"^\|(?! threat|---)(.*)\|$", text.partition("## Threat model")[2], re.MULTILINE)
+    assert len(rows) > 20
+    for row in rows:
+        threat, _, tests = row.split("|")
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", tests)
+        assert named, threat
+        for path, name in named:
+            assert f"\ndef {name}(" in (ROOT / path).read_text("utf-8"), f"{path}::{name}"

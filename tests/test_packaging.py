@@ -1,5 +1,6 @@
 """What is built and installed: the wheel carries the model and works elsewhere, the locks fit pyproject.toml."""
 
+import json
 import os
 import re
 import subprocess
@@ -118,3 +119,28 @@ def test_files_need_an_extra_which_is_named_where_it_is_missing(tmp_path: Path) 
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (2, "")
     assert "pip install 'sentiment-service[files]'" in run.stderr
+
+
+def test_the_bill_of_materials_holds_every_pin_with_its_hashes(tmp_path: Path) -> None:
+    """By the command of `make sbom`, which gets its tool from where pip gets packages: skipped where there is none."""
+    (command,) = re.findall(
+        r"^\t\$\(BIN\)/uv (tool run .*cyclonedx-py .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    out = tmp_path / "sbom.json"
+    arguments = [str(out) if word == "dist/sbom.json" else word for word in command.split()]
+    run = subprocess.run([sys.executable, "-m", "uv", *arguments], cwd=ROOT, capture_output=True, text=True)
+    if run.returncode and "failed to fetch" in run.stderr.lower():
+        pytest.skip("the tool cannot be fetched here")
+    assert run.returncode == 0, run.stderr
+    listed = json.loads(out.read_text())
+    assert listed["bomFormat"] == "CycloneDX"
+    assert listed["metadata"]["component"]["name"] == PROJECT["name"]
+    hashed = {
+        (one["name"], one["version"])
+        for one in listed["components"]
+        if any(hash_["alg"] == "SHA-256" for reference in one["externalReferences"] for hash_ in reference["hashes"])
+    }
+    pins = re.findall(
+        r"^([A-Za-z0-9._-]+)==([^\s;]+)", (ROOT / "requirements-image.lock").read_text("utf-8"), re.MULTILINE
+    )
+    assert hashed == set(pins)

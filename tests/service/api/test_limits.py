@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from starlette.testclient import TestClient
 
 from service.api import connections
 from service.api.app import create_app
@@ -363,6 +364,30 @@ def test_an_unforeseen_failure_leaves_the_connection_open(service: Service, monk
         caller.socket.sendall(request)
         status, headers, _ = caller.answer()
         assert (status, headers.get("connection")) == (expected, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "keys"),
+    [
+        ("/classify", {"error"}),
+        ("/hf/text-classification", {"error"}),
+        ("/tei/predict", {"error", "error_type"}),
+        ("/v1/embeddings", {"error"}),
+        ("/v2/models/tiny/infer", {"error"}),
+    ],
+)
+def test_a_body_too_large_or_no_json_is_refused_in_its_route_s_shape(path: str, keys: set[str]) -> None:
+    app = create_app(Settings(model=TINY, workers=1, max_body_bytes=100))
+    nested = path in {"/classify", "/v1/embeddings"}
+    with TestClient(app) as client:
+        for sent in ({"json": {"inputs": "a" * 100}}, {"content": b"{}", "headers": {"content-type": "text/plain"}}):
+            answer = client.post(path, **sent)
+            assert answer.status_code in {400, 413, 415}
+            assert answer.json().keys() == keys
+            assert isinstance(answer.json()["error"], dict) is nested
+        # Not declared, and over the limit only as it is read.
+        answer = client.post(path, content=iter([b" " * 60] * 2), headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json().keys()) == (413, keys)
 
 
 def test_an_upgrade_is_not_made(service: Service) -> None:

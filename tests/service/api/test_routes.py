@@ -137,7 +137,9 @@ def test_an_explanation_is_what_masking_each_word_takes_away(client: TestClient)
     assert all(text[word["start"] : word["end"]] == word["word"] for word in explained["words"])
     inference = client.app.state.service.models.get()  # type: ignore[attr-defined]
     reading = inference._tokenizer.read(text)
-    masked = inference._head.read(inference._engine.classify(reading.masked((15, 19), inference._tokenizer.mask)).logits)
+    masked = inference._head.read(
+        inference._engine.classify(reading.masked((15, 19), inference._tokenizer.mask)).logits
+    )
     taken = explained["score"] - masked["probabilities"][inference.manifest.labels.index(explained["label"])]
     assert explained["words"][3]["effect"] == pytest.approx(taken, abs=2e-6)
     (plain,) = classify(client, inputs=text)["results"]
