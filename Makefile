@@ -47,6 +47,15 @@ format: $(VENV)/dev.stamp ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
+IMAGE := sentiment-service:dev
+PORT ?= 8000
+
+.PHONY: container-test
+container-test: ## build the image with Docker and check what it has to do, on PORT; prints what takes the room in it
+	docker build --build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
+		--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) -t $(IMAGE) .
+	tests/container.sh $(IMAGE) $(PORT)
+
 # Each training file with how much of it is wanted; DATA is the folder they are in.
 WORK := build/model
 TEACHER_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=9000$(,)neutral_phrases=2500 tweets_train.tsv$(,)take=11000 $(RATED),--train $(DATA)/$f)
