@@ -13,8 +13,9 @@ CHECKED := $(wildcard service models tests bench)
 UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11
 PYTEST_ARGS ?=
 LOCK_ARGS ?=
+BENCH_ARGS ?=
 
-.PHONY: help serve test test-models test-lowest check-avx2 lint format model lock wheel clean
+.PHONY: help serve test test-models test-lowest check-avx2 bench bench-peers bench-memory lint format model lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +37,21 @@ check-avx2: $(VENV)/serve.stamp ## compare the model's answers here with those o
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends qemu-user >/dev/null; } || \
 		{ echo "qemu-x86_64 is missing: install the package qemu-user" >&2; exit 1; }
 	$(BIN)/python -m bench.avx2
+
+bench: $(VENV)/bench.stamp wrk ## measure each layer of the service, in 8 minutes at most on an idle machine; see docs/performance.md
+	$(BIN)/python -m bench.layers $(BENCH_ARGS)
+
+bench-peers: $(VENV)/bench.stamp wrk ## measure other servers side by side with ours, in 20 minutes at most after installing them
+	$(BIN)/python -m bench.compare $(BENCH_ARGS)
+
+bench-memory: $(VENV)/bench.stamp wrk ## measure memory after 100,000 texts, in about 10 minutes
+	$(BIN)/python -m bench.memory $(BENCH_ARGS)
+
+.PHONY: wrk
+wrk:
+	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends wrk >/dev/null; } || \
+		{ echo "wrk is missing: install the package wrk" >&2; exit 1; }
 
 lint: $(VENV)/dev.stamp ## check the format, ruff's rules, the types and the import rules
 	$(BIN)/ruff format --check .
@@ -94,7 +110,7 @@ lock: $(BIN)/uv ## resolve the locks anew from pyproject.toml; LOCK_ARGS=--upgra
 	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(UV_COMPILE) $(LOCK_ARGS) --generate-hashes --extra otel --override deploy/image-overrides.txt -c requirements-dev.lock \
 		pyproject.toml -o requirements-image.lock
-	$(UV_COMPILE) $(LOCK_ARGS) --no-annotate --extra train -c requirements-dev.lock pyproject.toml -o constraints-train.txt
+	$(UV_COMPILE) $(LOCK_ARGS) --no-annotate --extra train --extra bench -c requirements-dev.lock pyproject.toml -o constraints-train.txt
 
 wheel: $(VENV)/dev.stamp ## build dist/*.whl, the default model inside
 	$(BIN)/python -m hatchling build -t wheel
@@ -131,6 +147,11 @@ $(VENV)/dev.stamp: $(VENV)/serve.stamp requirements-dev.lock
 $(VENV)/train.stamp: $(VENV)/dev.stamp constraints-train.txt
 	@echo "Installing what training needs, PyTorch among it (constraints-train.txt)"
 	@$(PIP) install -c constraints-train.txt -e '.[train]'
+	@touch $@
+
+$(VENV)/bench.stamp: pyproject.toml constraints-train.txt $(VENV)/serve.stamp
+	@echo "Installing what measuring needs (constraints-train.txt)"
+	@$(PIP) install -c constraints-train.txt -e '.[bench]'
 	@touch $@
 
 $(VENV)-lowest/dev.stamp: pyproject.toml | $(BIN)/uv
