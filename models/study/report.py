@@ -34,12 +34,14 @@ def write(document: Path, folder: Path) -> None:
 
 
 def filled(text: str, folder: Path) -> str:
-    """A document whose blocks between markers are the tables of the results in a folder."""
+    """A document beside a folder of results, with their tables and pictures in its blocks between markers."""
 
     def table(match: re.Match[str]) -> str:
         part, render = TABLES[match[2]]
         path = folder / f"{part}.json"
         body = render(*read(path)) if path.exists() else "*Not measured yet.*"
+        if match[2] in PICTURES and path.with_suffix(".svg").exists():
+            body += f"\n\n![{PICTURES[match[2]]}]({folder.name}/{part}.svg)"
         return f"{match[1]}\n{body}\n\n{match[3]}"
 
     return BLOCK.sub(table, text)
@@ -187,6 +189,14 @@ TABLES: dict[str, tuple[str, Callable[[Row, Sequence[Row]], str]]] = {
     "cost": ("cost", cost),
     "flops": ("cost", flops),
     "attention": ("attention", attention),
+}
+
+# Behind which table the part's picture stands, and what it shows.
+PICTURES = {
+    "seeds": "Each run of each head as a dot, their means as lines",
+    "layers": "What probes of each layer get right",
+    "places": "What is left of an opinion among neutral sentences",
+    "attention": "Shares of the attention of [CLS], by layer and sentence, before and after fine-tuning",
 }
 
 

@@ -36,6 +36,11 @@ def test_a_table_takes_the_place_between_its_markers(tmp_path: Path) -> None:
     assert "old" not in text
     assert "*Not measured yet.*\n\n<!-- end -->\n" in text
     assert report.filled(text, tmp_path) == text
+    (tmp_path / "heads.svg").touch()
+    (tmp_path / "cost.svg").touch()
+    text = text.replace("table: heads", "table: seeds")
+    assert f"]({tmp_path.name}/heads.svg)\n\n<!-- end -->\nAfter." in report.filled(text, tmp_path)
+    assert "cost.svg" not in report.filled(text, tmp_path)
 
 
 def test_gains_are_counted_within_a_seed() -> None:
