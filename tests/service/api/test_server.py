@@ -17,6 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from service.api.app import create_app
+from service.settings import Settings
 from tests.service.api.conftest import TINY
 
 MARKER = "zanzibarquux"
@@ -122,3 +124,11 @@ def test_a_port_in_use_is_said_with_a_status_of_its_own(tmp_path: Path) -> None:
         )
     assert second.returncode == 3  # what uvicorn ends with when it cannot start
     assert "address already in use" in second.stderr
+
+
+def test_workers_follow_the_cores_that_may_be_used_unless_a_setting_says_how_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("service.api.app.usable_cores", lambda: 3)
+    assert create_app(Settings(model=TINY)).state.service.scheduler.size == 3
+    assert create_app(Settings(model=TINY, workers=5)).state.service.scheduler.size == 5
