@@ -56,9 +56,12 @@ class Server:
                 return
 
     def pids(self) -> list[int]:
-        """Its processes."""
-        found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
-        return [pid for pid in found if (stat := _stat(pid)) and int(stat[3]) == self.process.pid]
+        """Its processes: all of its session, and their descendants, which may have made a session of their own."""
+        stats = {int(path.name): _stat(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdecimal()}
+        found = {pid for pid, stat in stats.items() if stat and int(stat[3]) == self.process.pid}
+        while new := {pid for pid, stat in stats.items() if stat and int(stat[1]) in found} - found:
+            found |= new
+        return sorted(found)
 
 
 @contextmanager
@@ -101,13 +104,17 @@ def running(
 
 def stop(server: Server) -> None:
     """Ask all of a server's processes to end, and end those that do not."""
-    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
-        for pid in server.pids():
+    found: set[int] = set()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        # Those found before too: they are nobody's descendants once their parents have ended.
+        found |= set(server.pids())
+        for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-        until = time.monotonic() + seconds
+        until = time.monotonic() + STOP_SECONDS
         while time.monotonic() < until:
-            if server.process.poll() is not None and not server.pids():
+            found = {pid for pid in found | set(server.pids()) if _stat(pid)}
+            if server.process.poll() is not None and not found:
                 return
             time.sleep(0.02)
 
