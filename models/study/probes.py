@@ -26,7 +26,7 @@ from models.study.encoder import Encoder, States, first, mean
 from models.study.record import Record
 
 POOLS = ("cls", "mean")
-PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
+PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 EACH = 3000
 HELD_OUT = 5
 SEED = 0

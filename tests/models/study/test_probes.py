@@ -28,11 +28,11 @@ def test_a_large_penalty_leaves_only_how_frequent_the_classes_are() -> None:
     np.testing.assert_allclose(shares, np.tile([0.1, 0.3, 0.6], (100, 1)), atol=0.01)
 
 
-def test_among_many_noisy_features_a_large_penalty_is_chosen() -> None:
+def test_among_many_noisy_features_a_penalty_between_the_extremes_is_chosen() -> None:
     rng = np.random.default_rng(0)
     classes = rng.integers(0, 3, 500)
     noisy = rng.normal(size=(500, 120)) + np.pad(np.eye(3)[classes], ((0, 0), (0, 117)))
-    assert probes.choose(noisy, classes) == max(probes.PENALTIES)
+    assert min(probes.PENALTIES) < probes.choose(noisy, classes) < max(probes.PENALTIES)
 
 
 def test_every_layer_is_probed_and_embeddings_of_cls_say_nothing(
