@@ -251,6 +251,7 @@ class ModelEntry(TypedDict):
     default: bool
     digest: NotRequired[str]
     labels: NotRequired[list[str]]
+    head: NotRequired[Head]
     pools: NotRequired[list[str]]
     dimensions: NotRequired[int]
     max_tokens: NotRequired[int]
@@ -282,6 +283,7 @@ def _entry(entry: Entry, *, default: bool) -> ModelEntry:
         manifest = entry.model.manifest
         shown["digest"] = entry.model.digest
         shown["labels"] = list(manifest.labels)
+        shown["head"] = manifest.head
         shown["pools"] = list(entry.model.pools)
         shown["dimensions"] = manifest.hidden_size
         shown["max_tokens"] = manifest.max_tokens

@@ -37,6 +37,7 @@ def test_models_says_what_there_is(client: TestClient) -> None:
         "default": True,
         "digest": Artifact.open(TINY).digest,
         "labels": ["negative", "neutral", "positive"],
+        "head": "softmax",
         "pools": client.get("/info").json()["pools"],
         "dimensions": 32,
         "max_tokens": 64,
