@@ -65,7 +65,8 @@ def test_the_same_weights_give_the_same_numbers_under_either_name(client: TestCl
         for name in ("a", "b")
     ]
     assert list(results[0]["logits"].values()) == list(results[1]["logits"].values())
-    assert results[0]["valence"] and results[1]["valence"] is None
+    assert results[0]["valence"]
+    assert results[1]["valence"] is None
 
 
 @pytest.mark.parametrize(
