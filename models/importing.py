@@ -162,7 +162,8 @@ class _Import:
             answers = exact if name == EXACT else self._answers(name, product)
             for graph, found in fidelity.measures(self._manifest, answers, expected).items():
                 problems = [] if name in (way, EXACT) else broken(BOUNDS, found)
-                self._console.print(f"{graph} {name}: {'; '.join(problems) or 'within the bounds'}", highlight=False)
+                said = f"{graph} {name}: {'; '.join(problems) or 'within the bounds'}"
+                self._console.print(said, highlight=False, soft_wrap=True)
                 if not problems:
                     chosen.setdefault(graph, Way(name, product, found))
             if len(chosen) == 2:
@@ -232,7 +233,7 @@ def _draft(
             "--head softmax is for two outputs or more, and there is one: take multi_label or regression"
         )
     if heads.unnamed(labels) and head != "regression":
-        console.print(f"warning: the labels are called {', '.join(labels)}: give --labels to name them")
+        console.print(f"warning: the labels are called {', '.join(labels)}: give --labels to name them", soft_wrap=True)
     longest = min(encoder.max_tokens, stated or encoder.max_tokens)
     if wishes.max_tokens and not 3 <= wishes.max_tokens <= longest:
         raise RefusedError(f"--max-tokens {wishes.max_tokens} is not between 3 and the {longest} that the model reads")
