@@ -35,6 +35,9 @@ from service.scheduler import Scheduler
 from service.settings import Settings, unknown_variables
 
 if TYPE_CHECKING:
+    import socket
+
+    from service.api.siblings import Place
     from service.files.operations import Operation
     from service.files.run import Progress
     from service.files.survey import Job
@@ -81,6 +84,9 @@ ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Go on with a run that was interrupted.", rich_help_panel=FILES)
 ]
 
+# What uvicorn ends with, too, when it cannot listen.
+NOT_STARTED = 3
+
 # Nobody else asks here, and what waits is bounded by what a command has in flight: this bound is never met.
 QUEUE = 1 << 20
 
@@ -97,15 +103,29 @@ def main() -> None:
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def serve(context: typer.Context) -> None:
     """Run the service. Every setting is a flag here: see `sentiment serve --help` or `sentiment settings`."""
+    chosen = _settings(_cli_prog_name="sentiment serve", _cli_parse_args=context.args)
+    if chosen.processes == 1:
+        sys.exit(_serve(chosen))
+    configure(chosen.log_level, chosen.log_format)
+    from service.api import processes
+
+    try:
+        sys.exit(processes.run(partial(_serve, chosen), chosen.processes, chosen.host, chosen.port))
+    except OSError as error:
+        _say(f"cannot serve on {chosen.host}:{chosen.port} with {chosen.processes} processes: {error.strerror}")
+        sys.exit(NOT_STARTED)
+
+
+def _serve(chosen: Settings, place: Place | None = None, listener: socket.socket | None = None) -> int:
+    """Serve in this process until a signal comes: its exit status."""
     # FastAPI and uvicorn, which no other command needs
     from service.api.app import create_app
     from service.api.connections import Bounds
     from service.api.server import run as run_server
 
-    chosen = _settings(_cli_prog_name="sentiment serve", _cli_parse_args=context.args)
     configure(chosen.log_level, chosen.log_format)
     bounds = Bounds(chosen.max_connections, chosen.max_head_bytes, chosen.transfer_timeout, chosen.keep_alive)
-    sys.exit(run_server(create_app(chosen), chosen.host, chosen.port, chosen.grace_period, bounds))
+    return run_server(create_app(chosen, place), chosen.host, chosen.port, chosen.grace_period, bounds, listener)
 
 
 @app.command()

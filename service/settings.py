@@ -50,8 +50,13 @@ class Settings(BaseSettings):
     models_dir: Path | None = Field(
         None, description="Folder in which models lie that may be loaded at run time; unset: none may."
     )
+    processes: int = Field(
+        1, ge=1, description="Processes that share the port, each with its own models, workers, queue and limits."
+    )
     workers: int | None = Field(
-        None, ge=1, description="Worker threads; unset: one for each core that affinity and CPU quota allow."
+        None,
+        ge=1,
+        description="Worker threads of each process; unset: its share of the cores that affinity and CPU quota allow.",
     )
     queue: int = Field(
         2048, ge=1, description="Texts, or windows of long ones, that may wait for a worker; past it 429."
@@ -137,6 +142,14 @@ class Settings(BaseSettings):
             raise ValueError("model and models are both given: name one model by the first, or several by the second")
         if len(self.folders) > self.max_models:
             raise ValueError(f"models names {len(self.folders)} and max_models is {self.max_models}")
+        return self
+
+    @model_validator(mode="after")
+    def _administration_reaches_every_process(self) -> Self:
+        if self.processes > 1 and self.admin_keys is not None:
+            raise ValueError(
+                f"processes is {self.processes} and admin_keys are set: administration would reach one of them alone"
+            )
         return self
 
     @model_validator(mode="after")

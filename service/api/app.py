@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from service.api.access import CORS, Access, Keys, RequireKey, describe
 from service.api.compat import ROUTERS
 from service.api.middleware import BodyLimit, Observe
 from service.api.routes import metrics_router, router
+from service.api.siblings import Place, Siblings
 from service.api.state import State
 from service.catalog import Catalog
 from service.cpu import usable_cores
@@ -39,10 +40,14 @@ LAST_SECONDS = 5.0
 """How long the stop waits for running texts once no request is open: far longer than the longest run takes."""
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application. Its models are opened when it starts; a model that cannot be trusted makes it not ready."""
+def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
+    """The application. Its models are opened when it starts; a model that cannot be trusted makes it not ready.
+
+    `place` is that of its process among several.
+    """
     metrics = Metrics()
-    scheduler = Scheduler(settings.workers or usable_cores(), settings.queue, metrics, settings.request_timeout)
+    workers = settings.workers or max(1, usable_cores() // settings.processes)
+    scheduler = Scheduler(workers, settings.queue, metrics, settings.request_timeout)
     limits = Limits(**settings.limits)
 
     def open_model(folder: Path, name: str | None) -> Inference:
@@ -53,6 +58,7 @@ def create_app(settings: Settings) -> FastAPI:
         scheduler=scheduler,
         models=Catalog(open_model, metrics, settings.max_models),
         max_body_bytes=settings.max_body_bytes,
+        siblings=Siblings(place, metrics) if place else None,
     )
     metrics.ready.set_function(lambda: service.not_ready() is None)
     traces = tracing.provider(settings.tracing_endpoint) if settings.tracing_endpoint else None
@@ -62,7 +68,10 @@ def create_app(settings: Settings) -> FastAPI:
         await asyncio.to_thread(service.models.start, settings.folders)
         service.scheduler.start()
         log.info("started", model=service.models.default, workers=service.scheduler.size, ready=not service.not_ready())
-        yield
+        async with AsyncExitStack() as stack:
+            if service.siblings:
+                await stack.enter_async_context(service.siblings.listening())
+            yield
         service.all_answered = await asyncio.to_thread(service.scheduler.stop, LAST_SECONDS)
         log.info("stopped", all_answered=service.all_answered)
         if traces:

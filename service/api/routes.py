@@ -158,8 +158,8 @@ async def healthz(_query: NoQuery) -> schemas.Health:
 
 @router.get("/readyz", responses={**UNKNOWN_QUERY, 503: ERRORS[503]})
 async def readyz(_query: NoQuery, service: Service) -> schemas.Health:
-    """Every model's checksums are right, its golden texts are answered right, and every worker is alive."""
-    reason = service.not_ready()
+    """Every model's checksums are right, its golden texts are answered right, every worker and process is alive."""
+    reason = await service.none_ready()
     if reason:
         raise UnavailableError(reason, code="not_ready")
     return {"status": "ready"}
@@ -170,7 +170,7 @@ async def readyz(_query: NoQuery, service: Service) -> schemas.Health:
 )
 async def metrics(_query: NoQuery, service: Service) -> Response:
     """Every metric in Prometheus' text format."""
-    return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(await service.render_metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _usage(request: Request, answers: Sequence[Any]) -> schemas.Usage:

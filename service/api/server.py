@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from types import FrameType
 
 import uvicorn
@@ -28,8 +29,11 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run(app: FastAPI, host: str, port: int, grace_period: int, bounds: Bounds) -> int:
-    """Serve until a signal comes, then for at most `grace_period` seconds answer what was admitted.
+def run(
+    app: FastAPI, host: str, port: int, grace_period: int, bounds: Bounds, listener: socket.socket | None = None
+) -> int:
+    """Serve until a signal comes, then for at most `grace_period` seconds answer what was admitted. Where there is a
+    listener, it is that socket that is served.
 
     Returns the exit status: 0 if all of it had its answer.
     """
@@ -47,5 +51,5 @@ def run(app: FastAPI, host: str, port: int, grace_period: int, bounds: Bounds) -
     # uvicorn raises the signal again once it has stopped, which would end the process by it and not with status 0.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    server.run()
+    server.run([listener] if listener else None)
     return 0 if app.state.service.all_answered else 1

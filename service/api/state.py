@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from service.api.siblings import Siblings
 from service.catalog import Catalog
 from service.metrics import Metrics
 from service.scheduler import Scheduler
@@ -13,17 +14,26 @@ from service.scheduler import Scheduler
 
 @dataclass
 class State:
-    """The running service. `all_answered` is known after the stop."""
+    """The running service, in one process of perhaps several. `all_answered` is known after the stop."""
 
     metrics: Metrics
     scheduler: Scheduler
     models: Catalog
     max_body_bytes: int
+    siblings: Siblings | None = None
     all_answered: bool = False
 
     def not_ready(self) -> str | None:
         """Why no work should be sent here, or None: every model that is to be served is, and there are workers."""
         return self.models.not_ready() or self.no_workers()
+
+    async def none_ready(self) -> str | None:
+        """Why no work should be sent to this or another process, or None: a caller cannot choose among them."""
+        return self.not_ready() or (await self.siblings.not_ready() if self.siblings else None)
+
+    async def render_metrics(self) -> bytes:
+        """The metrics of all processes."""
+        return await self.siblings.render() if self.siblings else self.metrics.render()
 
     def no_workers(self) -> str | None:
         """Why no model can take work, or None."""
