@@ -75,10 +75,12 @@ container-test: ## build the image with Docker and check what it has to do, on P
 # Each training file with how much of it is wanted; DATA is the folder they are in.
 WORK := build/model
 TEACHER_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=9000$(,)neutral_phrases=2500 tweets_train.tsv$(,)take=11000 $(RATED),--train $(DATA)/$f)
-STUDENT_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=24000$(,)neutral_phrases=5000 tweets_train.tsv$(,)take=25000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv
-SECOND_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=45000$(,)neutral_phrases=4000 sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 \
-	tweets_train.tsv$(,)take=7000 rated_editorial_snippets_train.tsv rated_product_snippets_train.tsv,--train $(DATA)/$f) \
-	--train $(WORK)/templates.tsv
+STUDENT_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=24000$(,)neutral_phrases=5000 tweets_train.tsv$(,)take=25000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv,take=4000
+SECOND_DATA = $(foreach f,sst_trees_train.txt$(,)neutral_phrases=25000 sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 \
+	tweets_train.tsv$(,)take=20000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv,take=4000
+THIRD_DATA = $(foreach f,sst_trees_train.txt$(,)phrase_words=8 sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 \
+	tweets_train.tsv$(,)take=12000 rated_editorial_snippets_train.tsv rated_product_snippets_train.tsv,--train $(DATA)/$f) \
+	--train $(WORK)/templates.tsv,take=6000
 RATED := product_reviews_train.tsv rated_product_snippets_train.tsv rated_editorial_snippets_train.tsv rated_tweets_train.tsv
 , := ,
 MODELS := $(BIN)/python -m models
@@ -91,17 +93,19 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) templates --out $(WORK)/templates.tsv
 	$(MODELS) finetune --start $$(sed -n 2p $(WORK)/starts) $(TEACHER_DATA) --dev $(DATA) --out $(WORK)/teacher \
 		--epochs 1 --batch 32 --rate 2.5e-5 --max-tokens 96
-	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) --out $(WORK)/labels.parquet --max-tokens 96
+	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) $(SECOND_DATA) --out $(WORK)/labels.parquet --max-tokens 96
 	$(MODELS) finetune --start $$(sed -n 1p $(WORK)/starts) $(STUDENT_DATA) --dev $(DATA) --out $(WORK)/student \
 		--teacher $(WORK)/labels.parquet --epochs 3 --rate 8e-5 --dropout 0.05 --max-tokens 96 --keep-embedding 2 --teacher-share 0.6
 	$(MODELS) finetune --start $(WORK)/student $(SECOND_DATA) --dev $(DATA) --out $(WORK)/second \
-		--epochs 1 --rate 6e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 0.7 --seed 1
-	$(MODELS) export $(WORK)/second --out models/sentiment-en
+		--teacher $(WORK)/labels.parquet --epochs 3 --rate 8e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 1.5 --teacher-share 0.5 --seed 2
+	$(MODELS) finetune --start $(WORK)/second $(THIRD_DATA) --dev $(DATA) --out $(WORK)/third \
+		--teacher $(WORK)/labels.parquet --epochs 1 --rate 5e-5 --dropout 0.1 --max-tokens 80 --keep-embedding 0.7 --teacher-share 0.5 --seed 3
+	$(MODELS) export $(WORK)/third --out models/sentiment-en
 	$(MODELS) quantize models/sentiment-en --data $(DATA)
-	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/second --data $(DATA)
+	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/third --data $(DATA)
 	$(MODELS) checklist models/sentiment-en --record
-	$(MODELS) card models/sentiment-en --training $(WORK)/student/training.json \
-		--training $(WORK)/second/training.json --table models/sentiment-en/fp32/quantization.md
+	$(MODELS) card models/sentiment-en $(foreach pass,student second third,--training $(WORK)/$(pass)/training.json) \
+		--table models/sentiment-en/fp32/quantization.md
 	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg
 	rm -rf models/sentiment-en/fp32
 
