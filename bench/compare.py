@@ -72,7 +72,11 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = [peer for peer in PEERS if not only or any(word in peer.name for word in only)]
     results = Results(facts() | {"rounds": rounds, "seconds": seconds, "texts": described()})
-    results.facts |= environments.weights(checkpoint)
+    try:
+        results.facts |= environments.weights(checkpoint)
+    except InstallError as error:
+        typer.echo(f"the peers' model cannot be made: {error}", err=True)
+        raise typer.Exit(1) from None
     comparison = Comparison(results, seconds)
     able = [peer for peer in chosen if comparison.prepare(peer)]
     for number in range(rounds):
