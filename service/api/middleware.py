@@ -13,6 +13,7 @@ import structlog
 from opentelemetry.trace import Tracer, format_trace_id, get_current_span
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.compat import refusal
@@ -71,6 +72,8 @@ class Observe:
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
             await self.app(scope, receive, with_id)
+        except ClientDisconnect:
+            pass  # in the middle of its body: nobody is there to be told, and nothing failed
         except Exception as error:
             log.error("unexpected failure", error=describe(error))
             if status != CLIENT_CLOSED_REQUEST:

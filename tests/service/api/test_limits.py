@@ -354,6 +354,18 @@ def test_a_flood_of_connections_beyond_that_is_not_heard(monkeypatch: pytest.Mon
         assert busy.answer()[0] == 200
 
 
+def test_a_caller_that_leaves_within_its_body_is_no_failure(service: Service) -> None:
+    before, failed = (
+        service.read("requests_total", method="POST", route="/classify", status=status) for status in ("499", "500")
+    )
+    caller = service.connect(HEAD + b"content-length: 100\r\n\r\n{")
+    service.until("requests_in_flight", 1)
+    caller.file.close()
+    caller.socket.close()
+    service.until("requests_total", before + 1, method="POST", route="/classify", status="499")
+    assert service.read("requests_total", method="POST", route="/classify", status="500") == failed
+
+
 def test_an_unforeseen_failure_leaves_the_connection_open(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError
