@@ -14,13 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import rich.progress
 import typer
 from pydantic import ValidationError
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from service import __version__
 from service.api.schemas import Shown, classify_result, embedding_values, error_body
@@ -39,7 +34,6 @@ if TYPE_CHECKING:
 
     from service.api.siblings import Place
     from service.files.operations import Operation
-    from service.files.run import Progress
     from service.files.survey import Job
 
 app = typer.Typer(
@@ -194,6 +188,9 @@ def info(model: ModelOption = None) -> None:
 @app.command()
 def settings() -> None:
     """List every setting: its variable, its value now, and what it does."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("variable", "flag", "now", "what it is")
     current = _settings()
     for name, field in Settings.model_fields.items():
@@ -327,10 +324,11 @@ def _exists(name: str) -> bool:
 
 def _run(job: Job, operation: Operation) -> None:
     """Answer a file and say how it went. Exit status: 1 a row failed, 2 nothing was written, 130 interrupted."""
+    from service.files.progress import shown
     from service.files.run import run
 
     try:
-        with _progress() as progress:
+        with shown() as progress:
             summary = run(job, operation, progress)
     except KeyboardInterrupt:
         _say(f"interrupted; {_kept(job)}")
@@ -361,19 +359,3 @@ def _kept(job: Job) -> str:
 
 def _say(message: str) -> None:
     typer.echo(f"sentiment: {message}", err=True)
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        """Rows a second, once there are some."""
-        return Text(f"{task.speed:.0f} rows/s" if task.speed else "")
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Tell of progress on standard error if it is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with rich.progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("looking through the input", total=None)
-        yield lambda done, total: bar.update(task, description="rows", completed=done, total=total)
