@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 import threading
 import weakref
@@ -18,7 +19,7 @@ from service.metrics import Metrics
 log = get(__name__)
 
 SETTLED = 1.0
-"""Seconds after the last reference to a model has gone in which its sessions have gone too."""
+"""Seconds after which what a change has set free is looked after."""
 
 Open = Callable[[Path, str | None], Inference]
 """Opens and checks the model in a folder, under a name or its manifest's. Raises ArtifactError."""
@@ -145,6 +146,7 @@ class Catalog:
             self._forget(name)
         if old is not None:
             self._metrics.forget_model(name)
+            _settled(gc.collect)
         log.info("model unloaded", model=name)
 
     def set_default(self, name: str) -> None:
@@ -157,9 +159,13 @@ class Catalog:
 
     def _put(self, model: Inference) -> None:
         with self._changing:
+            replaced = model.name in self._models
             self._models = {**self._models, model.name: model}
             self._forget(model.name)
         self._metrics.model_loaded(model.name, model.digest)
+        if replaced:
+            # A request that failed leaves its error in a circle with the frames that raised it, the model among them.
+            _settled(gc.collect)
 
     def _forget(self, name: str) -> None:
         """Its failure is a thing of the past. Called with the lock held."""
@@ -168,7 +174,12 @@ class Catalog:
 
 def _freed(name: str, digest: str) -> None:
     log.info("model freed", model=name, digest=digest)
-    timer = threading.Timer(SETTLED, _give_back)
+    _settled(_give_back)
+
+
+def _settled(run: Callable[[], object]) -> None:
+    """Call something a little later, on a thread of its own."""
+    timer = threading.Timer(SETTLED, run)
     timer.daemon = True
     timer.start()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -91,7 +92,7 @@ class _Pending:
     finish: Callable[[list[Any]], None]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class _Request:
     future: Ticket[list[Any]]
     waiting: deque[_Work] = field(default_factory=deque)
@@ -171,7 +172,15 @@ class Scheduler:
                 self._metrics.rejected.labels("overloaded").inc()
                 raise refusal
             self._enqueue(whole, tasks, units)
-        future.add_done_callback(lambda done: self._discard(request) if done.cancelled() else None)
+        # The request holds the future: if that held the request, both, and the model asked, would wait for the garbage
+        # collector. What waits or runs holds the request for as long as there is anything to discard.
+        asked = weakref.ref(request)
+
+        def discard(done: Future[Any]) -> None:
+            if done.cancelled() and (left := asked()):
+                self._discard(left)
+
+        future.add_done_callback(discard)
         return future
 
     def drain(self) -> None:
@@ -304,7 +313,9 @@ class Scheduler:
         try:
             return task()
         except ServiceError as error:
-            return error
+            # As a value it needs no place it was raised at, whose frames would keep the text and the model alive.
+            error.__cause__ = error.__context__ = None
+            return error.with_traceback(None)
         except Exception as error:  # noqa: BLE001 - whatever it is, the workers live on
             log.error("task failed", error=describe(error))
             return EngineError("the text could not be run")

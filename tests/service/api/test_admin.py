@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import threading
+import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -224,3 +227,24 @@ def test_no_request_is_lost_to_models_that_come_and_go(served: httpx2.Client) ->
             thread.join()
     assert not wrong
     assert all(seen[kind] for kind in ("a old", "b old", "b new")), seen
+
+
+def test_an_old_model_goes_with_its_last_answer_and_waits_for_no_garbage_collector(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.catalog.SETTLED", 600.0)
+    settings: dict[str, Any] = {"models": f"a={TINY},b={TINY}", "models_dir": folder, "admin_keys": "secret"}
+    with serving(**settings) as (url, app), httpx2.Client(base_url=url, timeout=60, verify=False) as client:
+        old = weakref.ref(app.state.service.models.get("b"))
+        gc.collect()
+        gc.disable()
+        try:
+            for path in ("/classify?model=b", "/embed?model=b&pool=mean", "/explain?model=b"):
+                assert client.post(path, json={"inputs": [TEXT, "", "good " * 30]}).status_code == 200
+            assert load(client, "b", "v2").status_code == 200
+            until = time.monotonic() + 30
+            while old() is not None and time.monotonic() < until:
+                time.sleep(0.01)
+            assert old() is None
+        finally:
+            gc.enable()
