@@ -118,6 +118,7 @@ class Scheduler:
         self._mean_seconds = 0.0
         self._open = False
         self._stopping = False
+        self._given_up = False
         self._threads = [threading.Thread(target=self._work, name=f"worker-{i}", daemon=True) for i in range(workers)]
         metrics.queue_depth.set_function(lambda: self._waiting)
         metrics.running.set_function(lambda: self._running)
@@ -189,7 +190,10 @@ class Scheduler:
             self._open = False
 
     def stop(self, timeout: float) -> bool:
-        """Drain, wait at most `timeout` seconds for the queue to empty, end the workers. True if nothing was left."""
+        """Drain, wait at most `timeout` seconds for the queue to empty, end the workers.
+
+        True if nothing was left, and nothing given up since draining began but by its caller.
+        """
         self.drain()
         with self._lock:
             idle = self._idle.wait_for(lambda: not (self._waiting or self._running), timeout)
@@ -199,7 +203,7 @@ class Scheduler:
         for thread in self._threads:
             if idle and thread.is_alive():
                 thread.join(timeout=1.0)
-        return idle
+        return idle and not self._given_up
 
     def _refusal(self, units: int) -> OverloadedError | None:
         """Why a request of so many runs is not admitted now. One that would be late is told so now, not late."""
@@ -246,6 +250,8 @@ class Scheduler:
 
     def _discard(self, request: _Request) -> None:
         """Drop what a cancelled request still has waiting."""
+        if not self._open and request.future.reason == "other":
+            self._given_up = True  # the caller is still there: it is the server that stops
         if dropped := {work.text for work in self._drop(request)}:
             self._metrics.dropped.labels(request.future.reason).inc(len(dropped))
 

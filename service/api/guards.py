@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 from fastapi import Header, Request
 
 from service.api.errors import CallerLeftError
-from service.errors import DeadlineError, RequestError
+from service.errors import DeadlineError, RequestError, UnavailableError
 from service.scheduler import Ticket
 
 T = TypeVar("T")
@@ -44,7 +44,8 @@ async def deadline(
 async def answer(request: Request, work: Ticket[T], seconds: float) -> T:
     """Wait for queued work. Whichever way waiting ends without an answer, what has not run is dropped.
 
-    Raises DeadlineError when the time is up, CallerLeftError when the connection closes.
+    Raises DeadlineError when the time is up, CallerLeftError when the connection closes, UnavailableError when the
+    server ends its grace period and cancels what it still answers.
     """
     request.state.timings = work.timings
     future = asyncio.wrap_future(work)
@@ -61,6 +62,10 @@ async def answer(request: Request, work: Ticket[T], seconds: float) -> T:
             raise CallerLeftError
         work.give_up("deadline")
         raise DeadlineError(f"the request took longer than {seconds:g} seconds")
+    except asyncio.CancelledError:
+        if work.cancelled():
+            raise  # not the server's stop
+        raise UnavailableError("the service stopped before it could answer") from None
     finally:
         if watcher:
             watcher.cancel()

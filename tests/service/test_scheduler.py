@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from service.errors import EngineError, InputError, OverloadedError, RequestError, UnavailableError
 from service.metrics import Metrics
-from service.scheduler import Scheduler, Split, Task
+from service.scheduler import Scheduler, Split, Task, Ticket
 
 GUARD = 60.0
 """Seconds after which a wait is a failure. No test that passes ever waits so long."""
@@ -92,7 +92,7 @@ def read(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"sentiment_{name}", labels)
 
 
-def hold(scheduler: Scheduler) -> tuple[Gate, Future[list[Any]]]:
+def hold(scheduler: Scheduler) -> tuple[Gate, Ticket[list[Any]]]:
     """Keep one worker busy until the gate is let go."""
     gate = Gate("held")
     future = scheduler.submit([gate])
@@ -657,6 +657,16 @@ def test_a_caller_that_leaves_while_the_service_gives_up_breaks_nothing(start: S
     assert second.cancelled()
     assert read(metrics, "queue_depth") == 0
     gate.let_go.set()
+
+
+@pytest.mark.parametrize(("reason", "answered"), [("other", False), ("disconnect", True), ("deadline", True)])
+def test_what_the_server_gives_up_after_draining_was_not_answered(start: Start, reason: Any, answered: bool) -> None:
+    scheduler = start()
+    gate, held = hold(scheduler)
+    scheduler.drain()
+    held.give_up(reason)
+    gate.let_go.set()
+    assert scheduler.stop(GUARD) is answered
 
 
 def test_stopping_twice_is_harmless(start: Start) -> None:

@@ -28,13 +28,14 @@ GUARD = 120.0
 
 
 class Process:
-    """A running `sentiment serve` on a free port; all it writes is kept."""
+    """A running `sentiment serve`, on a free port unless told which; all it writes is kept."""
 
     program = "from service.cli import main; main()"
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, port: int = 0, **settings: Any) -> None:
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", port))
             port = free.getsockname()[1]
         self.log = folder / "log"
         variables = {f"SENTIMENT_{name.upper()}": str(value) for name, value in settings.items()}
