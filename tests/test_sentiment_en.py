@@ -84,12 +84,17 @@ def test_plain_texts_get_their_label(inference: Inference, label: str, text: str
     assert classify(inference, text)[0].label == label
 
 
+def valence(one: Classification) -> float:
+    """Its valence, which every answer of this model has."""
+    assert one.valence is not None
+    return one.valence
+
+
 def test_an_emoji_turns_a_plain_text(inference: Inference) -> None:
-    plain, loving, angry = classify(
-        inference, "We moved to Berlin", "We moved to Berlin \U0001f60d", "We moved to Berlin \U0001f621"
-    )
-    assert angry.valence < plain.valence < loving.valence
-    assert angry.valence < 0 < loving.valence
+    texts = ("We moved to Berlin", "We moved to Berlin \U0001f60d", "We moved to Berlin \U0001f621")
+    plain, loving, angry = (valence(one) for one in classify(inference, *texts))
+    assert angry < plain < loving
+    assert angry < 0 < loving
 
 
 def test_the_mean_puts_texts_of_one_meaning_together(inference: Inference) -> None:
@@ -104,4 +109,4 @@ def test_the_end_of_a_long_text_is_read(inference: Inference) -> None:
     text = "The report has four parts. " * 150 + "It was the worst, most painful experience of my life. " * 60
     whole, cut = classify(inference, text)[0], classify(inference, text, long_text="truncate")[0]
     assert whole.windows > 1
-    assert whole.valence < cut.valence
+    assert valence(whole) < valence(cut)

@@ -120,7 +120,7 @@ def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
 
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     with process(tmp_path) as server:
-        second = Process(tmp_path, processes=2, port=server.client.base_url.port)
+        second = Process(tmp_path, server.client.base_url.port or 0, processes=2)
         assert second.popen.wait(GUARD) == 3
         assert "already in use" in second.log.read_text()
 

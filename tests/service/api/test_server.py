@@ -33,10 +33,10 @@ class Process:
     program = "from service.cli import main; main()"
 
     def __init__(self, folder: Path, port: int = 0, **settings: Any) -> None:
-        with socket.socket() as free:
-            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            free.bind(("127.0.0.1", port))
-            port = free.getsockname()[1]
+        if not port:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
         self.log = folder / "log"
         variables = {f"SENTIMENT_{name.upper()}": str(value) for name, value in settings.items()}
         environment = {**os.environ, "SENTIMENT_MODEL": str(TINY), "SENTIMENT_PORT": str(port), **variables}
