@@ -71,7 +71,7 @@ class Settings(BaseSettings):
         32 * 1024, ge=1024, description="Bytes in a request's line and headers together; past it 431."
     )
     max_connections: int = Field(
-        1000, ge=1, description="Connections at once; past it idle ones are closed, else 503 but for health."
+        3000, ge=1, description="Connections at once; past it idle ones are closed, else 503 but for health."
     )
     keep_alive: int = Field(75, ge=1, description="Seconds a connection may stay open without a request.")
     transfer_timeout: float = Field(

@@ -9,8 +9,15 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from service.api.connections import Bounds, Config
+from service.api.connections import SPARE, Bounds, Config
 from service.api.state import State
+from service.logs import get
+
+log = get(__name__)
+
+
+OTHER_FILES = 100
+"""Files that are open besides connections."""
 
 
 class Server(uvicorn.Server):
@@ -48,8 +55,26 @@ def run(
         timeout_graceful_shutdown=grace_period,
     )
     server = Server(config, app.state.service)
+    allow_files(bounds.connections + SPARE + OTHER_FILES)
     # uvicorn raises the signal again once it has stopped, which would end the process by it and not with status 0.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     server.run([listener] if listener else None)
     return 0 if app.state.service.all_answered else 1
+
+
+def allow_files(wanted: int) -> None:
+    """Raise this process's own limit of open files to what is wanted, where the system's limit is not lower.
+
+    Many systems start a process with 1,024, and each connection is a file.
+    """
+    try:
+        import resource
+    except ImportError:  # no such limit on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        log.warning("fewer files may be open than connections are allowed", allowed=allowed, wanted=wanted)

@@ -16,8 +16,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from service.api.app import create_app
+from service.api.server import allow_files
 from service.settings import Settings
 from tests.service.api.conftest import TINY
 
@@ -92,6 +94,22 @@ def test_on_sigterm_what_was_admitted_is_answered_and_the_status_is_0(tmp_path: 
         assert answers[0].status_code == 200
         assert answers[0].json()["usage"]["texts"] == 2000
         assert server.popen.wait(GUARD) == 0
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "after"), [(1024, 4096, 3000), (1024, -1, 3000), (4096, 4096, 4096), (512, 2000, 2000)]
+)
+def test_a_process_may_open_as_many_files_as_it_takes_connections(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, after: int
+) -> None:
+    resource = pytest.importorskip("resource")
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, pair: limits.append(pair))
+    with capture_logs() as logs:
+        allow_files(3000)
+    assert limits[-1] == (after, hard)
+    assert bool(logs) is (after < 3000)
 
 
 def test_a_second_signal_ends_it_without_waiting(tmp_path: Path) -> None:

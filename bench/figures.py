@@ -1,0 +1,51 @@
+"""Where figures go: to the screen, and with --write into docs/holding-up.md and a JSON file beside it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cpu import usable_cores
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "holding-up.md"
+FOLDER = DOCS / "holding-up"
+
+Write = Annotated[bool, typer.Option(help="Put the figures into docs/holding-up.md and docs/holding-up/.")]
+
+
+def publish(name: str, figures: Mapping[str, object], *, write: bool, data: Mapping[str, object] | None = None) -> None:
+    """Print figures as a table. With `write`, put it between its marks in the page, and with `data` into NAME.json."""
+    table = "\n".join(["| | |", "|---|---:|", *(f"| {label} | {value} |" for label, value in figures.items())])
+    typer.echo(table)
+    if not write:
+        return
+    measured = f"{machine()}, {datetime.now(UTC):%Y-%m-%d}"
+    FOLDER.mkdir(exist_ok=True)
+    content = {"measured": measured, "figures": figures, **(data or {})}
+    (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), name, f"{table}\n\n{measured}."), encoding="utf-8")
+
+
+def placed(page: str, name: str, content: str) -> str:
+    """A page with what stands between the marks of a name replaced. Raises ValueError for a page without them."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"the page has no place marked {begin} {end}")
+    return re.sub(
+        f"{re.escape(begin)}.*{re.escape(end)}", lambda _: f"{begin}\n{content}\n{end}", page, flags=re.DOTALL
+    )
+
+
+def machine() -> str:
+    """The processor, and how many of its cores may be used."""
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.+)$", cpuinfo.read_text() if cpuinfo.exists() else "", re.MULTILINE)
+    return f"{found[1] if found else platform.machine()}, {usable_cores()} cores"
