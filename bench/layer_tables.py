@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.peer_tables import circumstances, table
+from bench.peer_tables import circumstances, machine, table
 from bench.results import Results, spread
 from bench.scenarios import (
     BASE64,
@@ -122,6 +122,18 @@ def memory(results: Results) -> str:
     rows = [["0", f"{facts['resident_mb_ready'][0]:.0f}"], *([f"{texts:,.0f}", f"{mb:.0f}"] for texts, mb in kept)]
     shown = table(["texts answered", "resident MB"], rows, right=0)
     return f"{circumstances(results)}\n\n{shown}\n\nAt most: {facts['peak_mb'][0]:.0f} MB."
+
+
+def variants(results: Results) -> str:
+    """The time of each shape of the graph, as a multiple of that of the one that is made."""
+    names: list[str] = results.facts["variants"]
+    whats = list(dict.fromkeys(run["what"] for run in results.runs))
+    rows = [
+        [name, *(spread(results.ratios((names[0], what), (name, what)), "{:.2f}".format) for what in whats)]
+        for name in names
+    ]
+    lines = [*machine(results), f"{results.facts['rounds']} rounds"]
+    return "\n".join(f"- {line}" for line in lines) + f"\n\n{table(['the graph', *whats], rows)}"
 
 
 def _peak(layers: Results) -> list[float]:

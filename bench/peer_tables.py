@@ -62,9 +62,7 @@ def circumstances(results: Results) -> str:
     """The machine, the versions and the way it was measured, as a list."""
     facts = results.facts
     lines = [
-        f"{facts['cores']} cores of {facts['cpu']} ({', '.join(facts['flags'])}), {facts['memory_gb']} GB, "
-        f"{facts['system']}; load before the start {facts['load_before']}",
-        f"{facts['made']}, commit `{facts['commit']}`, Python {facts['python']}, {_listed(facts['versions'])}",
+        *machine(results),
         f"weights: {facts.get('weights', 'no stock graph, ' + facts.get('stock_failed', 'none asked for'))}",
         f"{facts.get('rounds', 1)} rounds, {facts['seconds']} s a load; "
         + "; ".join(
@@ -73,6 +71,16 @@ def circumstances(results: Results) -> str:
         ),
     ]
     return "\n".join(f"- {line}" for line in lines)
+
+
+def machine(results: Results) -> list[str]:
+    """The machine and the versions."""
+    facts = results.facts
+    return [
+        f"{facts['cores']} cores of {facts['cpu']} ({', '.join(facts['flags'])}), {facts['memory_gb']} GB, "
+        f"{facts['system']}; load before the start {facts['load_before']}",
+        f"{facts['made']}, commit `{facts['commit']}`, Python {facts['python']}, {_listed(facts['versions'])}",
+    ]
 
 
 def versions(peers: Results) -> str:

@@ -27,7 +27,7 @@ def write() -> None:
 
 def read() -> Measured:
     """The results there are."""
-    return Measured(*(Results.read(FOLDER / f"{name}.json") for name in ("peers", "layers", "memory")))
+    return Measured(*(Results.read(FOLDER / f"{name}.json") for name in ("peers", "layers", "memory", "variants")))
 
 
 def filled(page: str, contents: Mapping[str, str]) -> str:
@@ -41,6 +41,7 @@ def blocks(measured: Measured) -> dict[str, str]:
     for module, results in ((peer_tables, measured.peers), (layer_tables, measured.layers)):
         for name, render in module.BLOCKS.items():
             found[name] = render(results) if results else NOT_MEASURED
+    found["variants"] = layer_tables.variants(measured.variants) if measured.variants else NOT_MEASURED
     found["memory"] = layer_tables.memory(measured.memory) if measured.memory else NOT_MEASURED
     return found
 

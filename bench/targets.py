@@ -20,6 +20,7 @@ class Measured:
     peers: Results | None
     layers: Results | None
     memory: Results | None
+    variants: Results | None = None
 
 
 @dataclass(frozen=True, slots=True)

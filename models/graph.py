@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,12 +72,20 @@ class Product(Protocol):
         """Add the nodes. `name` is the matrix's own, the same in every graph that has it."""
 
 
-def classify_graph(bert: Bert, product: Product, *, half_words: bool = False, full: bool = False) -> onnx.ModelProto:
+def classify_graph(
+    bert: Bert,
+    product: Product,
+    *,
+    half_words: bool = False,
+    full: bool = False,
+    write_by: Callable[[Bert, Product, bool], Writer] | None = None,
+) -> onnx.ModelProto:
     """`logits` [batch, labels] and `cls` [batch, hidden]; the last layer is computed for the [CLS] row alone.
 
-    `half_words` stores the word table in float16; `full` computes the last layer for every row, to compare with.
+    `half_words` stores the word table in float16. To compare with, `full` computes the last layer for every row, and
+    `write_by` is a writer that does some part otherwise.
     """
-    writer = _Writer(bert, product, half_words)
+    writer = (write_by or Writer)(bert, product, half_words)
     x = writer.embeddings()
     for index, layer in enumerate(bert.layers[:-1]):
         x = writer.layer(x, f"{index}", layer)
@@ -92,7 +100,7 @@ def classify_graph(bert: Bert, product: Product, *, half_words: bool = False, fu
 
 def embed_graph(bert: Bert, product: Product, *, half_words: bool = False) -> onnx.ModelProto:
     """`mean`, `max` and `cls` [batch, hidden]: pooled from the last hidden states of all tokens, and that of [CLS]."""
-    writer = _Writer(bert, product, half_words)
+    writer = Writer(bert, product, half_words)
     x = writer.embeddings()
     for index, layer in enumerate(bert.layers):
         x = writer.layer(x, f"{index}", layer)
@@ -100,7 +108,7 @@ def embed_graph(bert: Bert, product: Product, *, half_words: bool = False) -> on
     return writer.graph.model(dict.fromkeys(("mean", "max", "cls"), bert.hidden_size))
 
 
-class _Writer:
+class Writer:
     """Writes the parts of one graph, for texts of one length: there is no padding, and no mask to keep it out.
 
     Hidden states are float32 [batch, length, hidden] unless said otherwise.
@@ -143,12 +151,19 @@ class _Writer:
         graph = self.graph
         packed = self.product(x, f"{name}.qkv", *self.bert.qkv(layer))
         q, k, v = graph.nodes_of("Split", packed, outputs=3, axis=-1, num_outputs=3)
-        heads: dict[str, Any] = {"q_num_heads": self.bert.heads, "kv_num_heads": self.bert.heads, "scale": 1.0}
-
-        context = graph.node("Attention", q, k, v, *filter(None, [self._bias]), **heads)
+        context = self.attention(q, k, v, *filter(None, [self._bias]))
         context = self.product(context, f"{name}.attention", *layer.attention)
-        x = self._norm(graph.node("Add", context, x), f"{name}.attention", layer.attention_norm)
+        x = self.add_norm(context, x, f"{name}.attention", layer.attention_norm)
         return self._feed_forward(x, name, layer)
+
+    def attention(self, q: str, k: str, v: str, *more: str) -> str:
+        """Softmax of what is added (`more`) and q k^T, times v, head by head; the query is scaled already."""
+        heads: dict[str, Any] = {"q_num_heads": self.bert.heads, "kv_num_heads": self.bert.heads, "scale": 1.0}
+        return self.graph.node("Attention", q, k, v, *more, **heads)
+
+    def add_norm(self, x: str, y: str, name: str, norm: Norm, output: str | None = None) -> str:
+        """The layer normalization of a sum."""
+        return self._norm(self.graph.node("Add", x, y), name, norm, output)
 
     def cls_layer(self, x: str, name: str, layer: Layer) -> str:
         """The last layer for [CLS] alone, equal to its row of the full layer; `cls` [batch, hidden].
@@ -175,7 +190,7 @@ class _Writer:
         context = graph.node("ReduceSum", graph.node("Mul", context, own), one, keepdims=0)
         weight, bias = layer.attention
         context = self.product(context, f"{name}.attention", weight, bias + layer.value.bias @ weight)
-        cls = self._norm(graph.node("Add", context, cls), f"{name}.attention", layer.attention_norm)
+        cls = self.add_norm(context, cls, f"{name}.attention", layer.attention_norm)
         return self._feed_forward(cls, name, layer, output="cls")
 
     def first(self, x: str) -> str:
@@ -204,7 +219,7 @@ class _Writer:
     def _feed_forward(self, x: str, name: str, layer: Layer, output: str | None = None) -> str:
         inner = self.graph.activate(self.bert.activation, self.product(x, f"{name}.up", *layer.up))
         inner = self.product(inner, f"{name}.down", *layer.down)
-        return self._norm(self.graph.node("Add", inner, x), f"{name}.output", layer.output_norm, output)
+        return self.add_norm(inner, x, f"{name}.output", layer.output_norm, output)
 
     def _norm(self, x: str, name: str, norm: Norm, output: str | None = None) -> str:
         scale = self.graph.constant(f"{name}.norm.scale", norm.scale)

@@ -229,7 +229,7 @@ class Inference:
         """
         if not self.manifest.golden:
             raise ArtifactError("the manifest has no golden text: nothing shows that the model answers as it should")
-        with ThreadPoolExecutor(self._scheduler.size) as pool:  # the long ones take a quarter of the start otherwise
+        with ThreadPoolExecutor(self._scheduler.size) as pool:  # the long ones are a good part of a start
             problems = pool.map(self._problem, self.manifest.golden)
             for golden, problem in zip(self.manifest.golden, problems, strict=True):
                 if problem:
