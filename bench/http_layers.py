@@ -6,18 +6,19 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from urllib.error import HTTPError
 
 import typer
 
+from bench import wrk
 from bench.environments import BUILD, ROOT
 from bench.load import Bodies, measure, run
 from bench.peers import ours
-from bench.processes import Server, answers, post, running
+from bench.processes import Server, ServerError, answers, post, running
 from bench.results import Results
 from bench.scenarios import (
     BASE64,
@@ -39,6 +40,7 @@ GROWTH_SECONDS = 2
 STARTS = 5
 SAMPLES_PER_S = 250
 SAMPLE_SECONDS = 8
+FAILURES = (ServerError, wrk.LoadError, OSError)
 
 
 class Http:
@@ -59,24 +61,10 @@ class Http:
 
     def measure(self, number: int) -> None:
         """One round."""
-        with self._service() as server:
-            self._warm(server)
-            for scenario in SCENARIOS:
-                self._load(number, SERVICE, server, scenario, self._seconds)
-            for path in (EMBED, BASE64):
-                for scenario in (SINGLE, LISTS):
-                    self._embed(number, server, scenario, path)
-            for scenario in (*CONNECTIONS, *SIZES):
-                self._load(number, SERVICE, server, scenario, GROWTH_SECONDS)
-            self._results.note(SERVICE, "peak_mb", server.memory_mb("VmHWM"))
-        with self._service("--workers", "1") as server:
-            self._warm(server)
-            self._load(number, ONE_WORKER, server, SINGLE, self._seconds)
+        self._turn(SERVICE, self._service(), partial(self._whole, number))
+        self._turn(ONE_WORKER, self._service("--workers", "1"), partial(self._part, number, ONE_WORKER, (SINGLE,)))
         for subject, part in ((HTTP, "inference"), (NO_RUN, "run")):
-            with self._stub(part) as server:
-                self._warm(server)
-                for scenario in (SINGLE, LISTS):
-                    self._load(number, subject, server, scenario, self._seconds)
+            self._turn(subject, self._stub(part), partial(self._part, number, subject, (SINGLE, LISTS)))
 
     def interpreter_lock(self) -> None:
         """Microseconds a text for which some thread holds the interpreter lock, by sampling with py-spy.
@@ -88,16 +76,31 @@ class Http:
         if not program:
             typer.echo("py-spy is not installed: the interpreter lock is not sampled")
             return
-        with self._service() as server:
-            self._warm(server)
+        self._turn(SERVICE, self._service(), partial(self._sample, program))
+
+    def _whole(self, number: int, server: Server) -> None:
+        for scenario in SCENARIOS:
+            self._load(number, SERVICE, server, scenario, self._seconds)
+        for path in (EMBED, BASE64):
             for scenario in (SINGLE, LISTS):
-                try:
-                    held = self._held(program, server, scenario)
-                except (OSError, subprocess.SubprocessError) as error:
-                    typer.echo(f"py-spy could not sample: {error}")
-                    return
-                self._results.note(SERVICE, f"lock_us_{scenario.name}", held)
-                typer.echo(f"  interpreter lock, {scenario.name}: {held:.0f} microseconds a text")
+                self._load(number, SERVICE, server, scenario, self._seconds, path)
+        for scenario in (*CONNECTIONS, *SIZES):
+            self._load(number, SERVICE, server, scenario, GROWTH_SECONDS)
+        self._results.note(SERVICE, "peak_mb", server.memory_mb("VmHWM"))
+
+    def _part(self, number: int, subject: str, scenarios: Sequence[Scenario], server: Server) -> None:
+        for scenario in scenarios:
+            self._load(number, subject, server, scenario, self._seconds)
+
+    def _sample(self, program: str, server: Server) -> None:
+        for scenario in (SINGLE, LISTS):
+            try:
+                held = self._held(program, server, scenario)
+            except (*FAILURES, subprocess.SubprocessError) as error:
+                self._fail(SERVICE, f"interpreter lock, {scenario.name}", error)
+                continue
+            self._results.note(SERVICE, f"lock_us_{scenario.name}", held)
+            typer.echo(f"  interpreter lock, {scenario.name}: {held:.0f} microseconds a text")
 
     def _held(self, program: str, server: Server, scenario: Scenario) -> float:
         samples = BUILD / "lock.txt"
@@ -111,26 +114,32 @@ class Http:
             figures = load.result()
         return 1e6 * share_held(samples.read_text(encoding="utf-8")) / figures["texts_per_s"]
 
-    def _embed(self, number: int, server: Server, scenario: Scenario, path: str) -> None:
-        try:
-            post(server.url + path, ours.body(["good"]))
-        except HTTPError as error:
-            typer.echo(f"{path} is not answered: {error}")
-            return
-        self._load(number, SERVICE, server, scenario, self._seconds, path)
-
     def _load(
         self, number: int, subject: str, server: Server, scenario: Scenario, seconds: float, path: str = CLASSIFY
     ) -> None:
-        figures = measure(server, path, self._bodies, scenario, seconds)
         what = scenario.name if path == CLASSIFY else f"{path}, {scenario.name}"
+        try:
+            figures = measure(server, path, self._bodies, scenario, seconds)
+        except FAILURES as error:
+            self._fail(subject, what, error)
+            return
         self._results.runs.append(run(number, subject, what, figures))
         typer.echo(f"{number + 1} {subject:20} {what:52} {figures['texts_per_s']:8.1f} texts/s")
 
-    def _warm(self, server: Server) -> None:
-        post(server.url + CLASSIFY, ours.body(["good"]))
-        for scenario in (SINGLE, LISTS):
-            measure(server, CLASSIFY, self._bodies, scenario, 1)
+    def _turn(self, subject: str, started: AbstractContextManager[Server], use: Callable[[Server], None]) -> None:
+        """Use a server once it is warm. If it fails, that is noted and the measurement goes on without."""
+        try:
+            with started as server:
+                for size in (1, LISTS.size):
+                    post(server.url + CLASSIFY, ours.body(["What a lovely day!"] * size))
+                measure(server, CLASSIFY, self._bodies, SINGLE, 1)
+                use(server)
+        except FAILURES as error:
+            self._fail(subject, "the server", error)
+
+    def _fail(self, subject: str, what: str, error: Exception) -> None:
+        self._results.subject(subject).setdefault("failures", {})[what] = str(error) or type(error).__name__
+        typer.echo(f"{subject}, {what}: {error}", err=True)
 
     def _service(self, *flags: str) -> AbstractContextManager[Server]:
         return self._serve([ours.PROGRAM, "serve", *flags])

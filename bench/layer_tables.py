@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.peer_tables import circumstances, machine, table
+from bench.peer_tables import circumstances, failures, machine, table
 from bench.results import Results, spread
 from bench.scenarios import (
     BASE64,
@@ -65,7 +65,8 @@ def rates(layers: Results) -> str:
         ]
         for name, key in {**IN_PROCESS, **OVER_HTTP}.items()
     ]
-    return table(["layer", "texts/s", "tokens/s", "CPU, microseconds a text"], rows)
+    shown = table(["layer", "texts/s", "tokens/s", "CPU, microseconds a text"], rows)
+    return "\n".join([shown, *(f"\n{line}" for line in failures(layers))])
 
 
 def lengths(layers: Results) -> str:

@@ -57,6 +57,8 @@ def main(
     results.save(out)
     if out.parent == FOLDER:
         report.write()
+    if any("failures" in facts for facts in results.subjects.values()):
+        raise typer.Exit(1)
 
 
 class Layers:

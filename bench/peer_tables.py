@@ -24,7 +24,7 @@ def rates(peers: Results) -> str:
         [shown(peers, name), *(spread(_values(peers, name, what), "{:.0f}".format) for what in WHATS.values())]
         for name in peers.subjects
     ]
-    return table(["texts/s", *WHATS], rows) + "\n" + "\n".join(f"\n{line}" for line in _absent(peers))
+    return "\n".join([table(["texts/s", *WHATS], rows), *(f"\n{line}" for line in failures(peers))])
 
 
 def ratios(peers: Results) -> str:
@@ -96,9 +96,10 @@ def shown(peers: Results, name: str) -> str:
     return f"**{marked}**" if name == OURS else marked
 
 
-def _absent(peers: Results) -> list[str]:
+def failures(results: Results) -> list[str]:
+    """A line for each subject that was not measured, in all or in part."""
     found: list[str] = []
-    for name, facts in peers.subjects.items():
+    for name, facts in results.subjects.items():
         if "failed" in facts:
             found.append(f"\\* {name}: {_plain(facts['failed'])}")
         found += [f"\\* {name}, {what}: {_plain(why)}" for what, why in facts.get("failures", {}).items()]

@@ -22,7 +22,7 @@ LISTS = Scenario("lists of 32, 4 connections", 4, size=32)
 MIXED = Scenario("mixed lengths, 16 connections", 16, texts="mixed")
 SCENARIOS = (ONE, SINGLE, MANY, LISTS, MIXED)
 CONNECTIONS = tuple(Scenario(f"{count} connections", count) for count in (2, 4, 8, 32, 128))
-SIZES = tuple(Scenario(f"lists of {size}, 4 connections", 4, size=size) for size in (1, 8, 128, 512))
+SIZES = tuple(Scenario(f"lists of {size}, 4 connections", 4, size=size) for size in (1, 8, 128, 256))
 
 SERVICE, ONE_WORKER, HTTP, NO_RUN = "service", "service, 1 worker", "HTTP alone", "all but the run"
 CLASSIFY, EMBED = "/classify", "/embed?pool=mean"

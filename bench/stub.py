@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
@@ -17,18 +16,19 @@ from unittest.mock import patch
 from service import cli
 from service.engine import ClassifyOutput, Engine, Ids
 from service.inference import Inference
+from service.scheduler import Ticket
 
 
-def once_inferred(real: Callable[..., Future[list[Any]]]) -> Callable[..., Future[list[Any]]]:
+def once_inferred(real: Callable[..., Ticket[list[Any]]]) -> Callable[..., Ticket[list[Any]]]:
     """`Inference.classify`, asked for one text until that has its answer, and never again."""
     first: list[Any] = []
 
-    def classify(inference: Inference, texts: Sequence[str], *rest: Any, **named: Any) -> Future[list[Any]]:
+    def classify(inference: Inference, texts: Sequence[str], *rest: Any, **named: Any) -> Ticket[list[Any]]:
         if not first:
             asked = real(inference, texts, *rest, **named)
             asked.add_done_callback(lambda done: first.append(done.result()[0]))
             return asked
-        answered: Future[list[Any]] = Future()
+        answered: Ticket[list[Any]] = Ticket()
         answered.set_result(first * len(texts))
         return answered
 

@@ -1,7 +1,6 @@
 """The stubs, the lock's samples, the operations and the other servers' wire formats."""
 
 import importlib
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +15,7 @@ from bench.peers import Place
 from bench.stub import once_inferred, once_run
 from service.engine import ClassifyOutput, Engine
 from service.inference import Inference
+from service.scheduler import Ticket
 
 ANSWERS: dict[str, Any] = {
     "sentiment-service": {"results": [{"label": "a"}, {"label": "b"}]},
@@ -78,9 +78,9 @@ def test_a_stubbed_engine_runs_once() -> None:
 def test_a_stubbed_inference_answers_every_text_with_the_first_answer() -> None:
     asked: list[list[str]] = []
 
-    def real(_inference: Inference, texts: list[str], **_named: Any) -> Future[list[Any]]:
+    def real(_inference: Inference, texts: list[str], **_named: Any) -> Ticket[list[Any]]:
         asked.append(texts)
-        done: Future[list[Any]] = Future()
+        done: Ticket[list[Any]] = Ticket()
         done.set_result(["answer"])
         return done
 
