@@ -42,6 +42,7 @@ def blocks(measured: Measured) -> dict[str, str]:
         for name, render in module.BLOCKS.items():
             found[name] = render(results) if results else NOT_MEASURED
     found["variants"] = layer_tables.variants(measured.variants) if measured.variants else NOT_MEASURED
+    found["picture"] = f"![Texts a second of every server]({PICTURE.name})" if measured.peers else NOT_MEASURED
     found["memory"] = layer_tables.memory(measured.memory) if measured.memory else NOT_MEASURED
     return found
 
