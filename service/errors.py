@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+LONGEST = 1000
+"""Characters of a message: what it quotes of a caller's may be as long as a request."""
+
 
 class ServiceError(Exception):
     """A failure: a stable code for programs, a sentence for people, and the parameter at fault if there is one."""
@@ -12,9 +15,9 @@ class ServiceError(Exception):
 
     def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = _short(message)
         self.code = code or self.code
-        self.param = param
+        self.param = None if param is None else _short(param)
 
 
 class ArtifactError(ServiceError):
@@ -77,3 +80,7 @@ class ConflictError(ServiceError):
     """A change that does not go with what the service holds or does now."""
 
     code = "conflict"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

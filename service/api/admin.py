@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as PathParameter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from service.api import schemas
 from service.api.access import require_admin
@@ -34,24 +34,20 @@ router = APIRouter(
     prefix="/admin",
     tags=["Administration"],
     dependencies=[Depends(require_admin)],
-    responses={**REFUSALS, **{status: ERRORS[status] for status in (422, 500)}},
+    responses={**REFUSALS, **{status: ERRORS[status] for status in (400, 413, 415, 422, 500)}},
 )
 
 
-class LoadRequest(BaseModel):
+class LoadRequest(schemas.Fields):
     """Which model."""
-
-    model_config = ConfigDict(extra="forbid")
 
     path: Annotated[
         str, Field(min_length=1, max_length=4096, description="Folder of the model: in SENTIMENT_MODELS_DIR.")
     ]
 
 
-class DefaultRequest(BaseModel):
+class DefaultRequest(schemas.Fields):
     """Which model answers who names none."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str
 

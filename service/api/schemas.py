@@ -6,7 +6,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import TypedDict
 
 from service.artifact import Head
@@ -52,10 +52,26 @@ LONG_TEXT = (
 )
 
 
-class ClassifyRequest(BaseModel):
-    """Texts to label."""
+class Fields(BaseModel):
+    """Fields of a request's body or query. Any other is an error, since a misspelt one must not pass in silence.
+
+    It is said of the first alone: pydantic would list each of 100,000, and nothing else be answered meanwhile.
+    """
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_unknown(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        known = {name: given for name, given in value.items() if name in cls.model_fields}
+        unknown = next((name for name in value if name not in cls.model_fields), None)
+        return known if unknown is None else {**known, unknown: value[unknown]}
+
+
+class ClassifyRequest(Fields):
+    """Texts to label."""
 
     inputs: Inputs
     top_k: Annotated[int | None, Field(strict=True, ge=1, description="Give only the most probable labels.")] = None
@@ -65,10 +81,8 @@ class ClassifyRequest(BaseModel):
     ] = None
 
 
-class TextsRequest(BaseModel):
+class TextsRequest(Fields):
     """Texts alone."""
-
-    model_config = ConfigDict(extra="forbid")
 
     inputs: Inputs
 
@@ -76,10 +90,8 @@ class TextsRequest(BaseModel):
 MODEL = "Which of the models that are loaded answers; unset: the default."
 
 
-class ModelQuery(BaseModel):
+class ModelQuery(Fields):
     """Which model is asked."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Annotated[str | None, Field(max_length=256, description=MODEL)] = None
 
@@ -93,10 +105,8 @@ class ClassifyQuery(ModelQuery):
     ] = None
 
 
-class NoQuery(BaseModel):
+class NoQuery(Fields):
     """A route without query parameters: any is an error, since a misspelt one must not pass in silence."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class EmbedQuery(ModelQuery):

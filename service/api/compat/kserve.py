@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, FailFast, Field
 from typing_extensions import TypedDict
 
 from service import __version__
@@ -36,9 +36,9 @@ class InputTensor(BaseModel):
     """Texts, of shape [n] or [n, 1]. Its name may be any: there is one input."""
 
     name: str
-    shape: Annotated[list[int], Field(min_length=1)]
+    shape: Annotated[list[int], FailFast(), Field(min_length=1)]
     datatype: Literal["BYTES"]
-    data: Annotated[list[str], BeforeValidator(_flat)]
+    data: Annotated[list[str], FailFast(), BeforeValidator(_flat)]
 
     def texts(self) -> list[str]:
         """The texts. Raises RequestError for a shape that is not theirs."""
@@ -60,7 +60,7 @@ class InferRequest(BaseModel):
 
     id: str | None = None
     inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=1)]
-    outputs: list[RequestedOutput] = []
+    outputs: Annotated[list[RequestedOutput], FailFast()] = []
 
 
 class TensorMetadata(TypedDict):

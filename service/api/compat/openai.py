@@ -7,14 +7,14 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from service.api.compat.base import PeerRoute, failures, reply, whole
 from service.api.errors import MalformedError, MediaTypeError
 from service.api.guards import answer
 from service.api.routes import Deadline, Service
-from service.api.schemas import Encoding, Inputs, vector_values
+from service.api.schemas import Encoding, Fields, Inputs, vector_values
 from service.catalog import Catalog
 from service.errors import InputError, RequestError, ServiceError, UnknownModelError
 from service.inference import Inference, Pool
@@ -54,10 +54,8 @@ class OpenAIRoute(PeerRoute):
         return Failure(error={"message": error.message, "type": kind, "param": param, "code": code})
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(Fields):
     """Texts to embed. Token ids are refused: they are of another tokenizer's making."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Annotated[str, Field(description="The model's name, with `:cls` after it for the other pool.")]
     input: Inputs
