@@ -113,7 +113,7 @@ def test_serve_hands_its_flags_to_the_server(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("service.api.server.run", serve)
     result = sentiment("serve", "--port", "8123", "--host", "::1", "--grace-period", "5", "--keep-alive", "9")
     assert result.exit_code == 7
-    assert asked == [("::1", 8123, 5, Bounds(connections=1000, head_bytes=32768, seconds=30.0, keep_alive=9), None)]
+    assert asked == [("::1", 8123, 5, Bounds(connections=3000, head_bytes=32768, seconds=30.0, keep_alive=9), None)]
 
 
 def test_serve_shows_its_flags_and_refuses_others() -> None:
