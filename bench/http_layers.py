@@ -70,13 +70,14 @@ class Http:
         """Microseconds a text for which some thread holds the interpreter lock, by sampling with py-spy.
 
         Of samples taken at a steady rate while the service is under load, the share that finds a holder is the share of
-        time that the lock is held; divided by the texts answered meanwhile, it is the time of one text.
+        time that the lock is held; divided by the texts answered meanwhile, it is the time of one text. With one worker,
+        so that two cores are enough for all threads: one that loses its core with the lock in hand seems to hold it long.
         """
         program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
         if not program:
             typer.echo("py-spy is not installed: the interpreter lock is not sampled")
             return
-        self._turn(SERVICE, self._service(), partial(self._sample, program))
+        self._turn(SERVICE, self._service("--workers", "1"), partial(self._sample, program))
 
     def _whole(self, number: int, server: Server) -> None:
         for scenario in SCENARIOS:
