@@ -69,9 +69,10 @@ class Http:
     def interpreter_lock(self) -> None:
         """Microseconds a text for which some thread holds the interpreter lock, by sampling with py-spy.
 
-        Of samples taken at a steady rate while the service is under load, the share that finds a holder is the share of
-        time that the lock is held; divided by the texts answered meanwhile, it is the time of one text. With one worker,
-        so that two cores are enough for all threads: one that loses its core with the lock in hand seems to hold it long.
+        Of samples taken at a steady rate while the service is under load, the share that finds a holder is the share
+        of time that the lock is held; divided by the texts answered meanwhile, it is the time of one text. With one
+        worker, so that two cores are enough for all threads: one that loses its core with the lock in hand seems to
+        hold it long.
         """
         program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
         if not program:
