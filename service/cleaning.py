@@ -16,6 +16,15 @@ Span = tuple[int, int]
 Edit = tuple[int, int, str]
 
 
+LONGEST_RUN = 256
+
+_RUN = re.compile(r"[#*0-9\x80-\U0010ffff]+")
+# A character and one that belongs to it: a variation, a key cap, a skin tone, half of a flag, a tag, or what is joined.
+_INSIDE = re.compile(
+    r".[\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]|\u200d.", re.DOTALL
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Cleaned:
     """A cleaned text and, for each of its characters, the span of the original it came from (code points).
@@ -114,12 +123,31 @@ def _emoji(text: str) -> Iterable[Edit]:
     import emoji  # loads its tables, which plain ASCII text never needs
 
     last: tuple[str, int] | None = None
-    for found in emoji.emoji_list(text):
-        start, end = int(found["match_start"]), int(found["match_end"])
-        words = _emoji_words(str(found["emoji"]))
-        repeated = last == (words, start)
-        last = words, end
-        yield start, end, "" if repeated else f" {words} "
+    for begin, stop in _runs(text):
+        for found in emoji.emoji_list(text[begin:stop]):
+            start, end = begin + int(found["match_start"]), begin + int(found["match_end"])
+            words = _emoji_words(str(found["emoji"]))
+            repeated = last == (words, start)
+            last = words, end
+            yield start, end, "" if repeated else f" {words} "
+
+
+def _runs(text: str) -> Iterable[Span]:
+    """Where emoji can be: what is not ASCII, with the signs that a key cap is made of.
+
+    At most `LONGEST_RUN` characters each, since the search takes the square of the joiners in what it is given: 50,000
+    took minutes. A longer run is cut between emoji, or anywhere if they are joined from end to end.
+    """
+    for run in _RUN.finditer(text):
+        if run[0].isascii():
+            continue
+        start, end = run.span()
+        while end - start > LONGEST_RUN:
+            places = range(start + LONGEST_RUN, start + LONGEST_RUN // 2, -1)
+            cut = next((place for place in places if not _INSIDE.match(text, place - 1)), places[0])
+            yield start, cut
+            start = cut
+        yield start, end
 
 
 @cache

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.cleaning import STEPS, Cleaned, clean
+from service.cleaning import LONGEST_RUN, STEPS, Cleaned, _runs, clean
 
 ALL = tuple(STEPS)
 
@@ -241,6 +241,26 @@ def test_quotes(text: str, expected: str) -> None:
 )
 def test_emoji(text: str, expected: str) -> None:
     assert run(text, "emoji") == expected
+
+
+@given(text=ANY_TEXT)
+@example(
+    text="\U0001f468\u200d\U0001f469\u200d\U0001f467" * 3 + "1\ufe0f\u20e3" + "\u5b57" * 300 + "\U0001f44d\U0001f3fd"
+)
+@example(text="\u5b57" * 255 + "\U0001f468\u200d\U0001f469\u200d\U0001f467" + "\U0001f1eb\U0001f1f7" * 9)
+@example(text="\U0001f468\u200d\U0001f469\u200d\U0001f467 x" * 200)
+def test_emoji_are_found_in_a_part_of_a_text_as_in_the_whole(text: str) -> None:
+    found = [(start, end) for start, end, _ in STEPS["emoji"](text)]
+    assert found == [(one["match_start"], one["match_end"]) for one in emoji.emoji_list(text)]
+
+
+@pytest.mark.parametrize("joined", ["\U0001f468\u200d", "\U0001f468\u200d\U0001f469\u200d", "\U0001f3fd\u200d"])
+def test_emoji_joined_from_end_to_end_are_searched_in_parts(joined: str) -> None:
+    """50,000 of them took minutes, in which the thread let nobody else run for long."""
+    text = joined * (50_000 // len(joined))
+    assert len(list(STEPS["emoji"](text))) >= 100
+    assert max(end - start for start, end in _runs(text)) <= LONGEST_RUN
+    assert "".join(text[start:end] for start, end in _runs(text)) == text
 
 
 def test_every_emoji_has_words_without_a_skin_tone() -> None:
