@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,11 @@ Range = tuple[int, int]
 
 OVERLAP = 64
 """Tokens that a window repeats of the one before, at most: what stands at a cut is read in its context once."""
+
+UNBROKEN = 2000
+
+_UNBROKEN = re.compile(rf"\S{{{UNBROKEN + 1},}}")
+_ENDS = re.compile(r"[.!?\u3002\uff01\uff1f\u2026]+")
 
 # Not the standard library's: its \w leaves out the marks that combine with letters, in many scripts the vowels.
 _WORD = regex.compile(r"[\w\p{M}]+(?:['-][\w\p{M}]+)*|[^\w\p{M}\s]+")
@@ -125,9 +131,25 @@ class Reading:
 
     def _sentences(self) -> Iterator[Range]:
         position = 0
-        for sentence in sentencex.segment("en", self._cleaned.text):
-            yield position, position + len(sentence)
-            position += len(sentence)
+        for part in parts(self._cleaned.text):
+            for sentence in sentencex.segment("en", part):
+                yield position, position + len(sentence)
+                position += len(sentence)
+
+
+def parts(text: str) -> Iterator[str]:
+    """A text as the search for sentences is given it: whole, but for what goes on for `UNBROKEN` characters without a
+    space, which is cut, behind the end of a sentence where there is one. The search takes the square of such a length:
+    seconds, for a text as long as a request may hold."""
+    start = 0
+    for run in _UNBROKEN.finditer(text):
+        while run.end() - max(start, run.start()) > UNBROKEN:
+            latest = max(start, run.start()) + UNBROKEN
+            ends = [match.end() for match in _ENDS.finditer(text, latest - UNBROKEN // 2, latest)]
+            cut = ends[-1] if ends else latest
+            yield text[start:cut]
+            start = cut
+    yield text[start:]
 
 
 def cuts(count: int, size: int, sentences: Sequence[int], words: Sequence[int]) -> list[Range]:

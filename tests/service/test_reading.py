@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.artifact import Artifact
 from service.errors import InputError
-from service.reading import OVERLAP, cuts
+from service.reading import OVERLAP, UNBROKEN, cuts, parts
 from service.tokenizer import Tokenizer
 
 TINY = Path(__file__).parents[1] / "tiny"
@@ -121,6 +121,24 @@ def test_sentences_and_words_of_a_text_with_everything_in_it(tokenizer: Tokenize
     assert "\U0001f621" in words
     assert "Cafe\u0301" in words
     assert "https://example.org" in words
+
+
+@given(TEXTS)
+def test_a_text_with_spaces_is_searched_whole(text: str) -> None:
+    assert list(parts(f"a {text} b")) == [f"a {text} b"]
+
+
+@pytest.mark.parametrize("unit", ["\u5b57!", "\u4f60\u597d\u3002", "a", "?", "\u5b57\u3002 "])
+def test_what_goes_on_without_a_space_is_searched_in_parts(unit: str) -> None:
+    """A text of 50,000 sentences without a space took seconds."""
+    text = "Before. " + unit * (20_000 // len(unit)) + " After."
+    found = list(parts(text))
+    assert "".join(found) == text
+    assert max(len(one.split()[-1]) for one in found) <= UNBROKEN
+    if unit == "\u4f60\u597d\u3002":
+        assert all(one.endswith("\u3002") for one in found[:-1])
+    if unit.endswith(" "):
+        assert found == [text]
 
 
 def test_masking_a_word_masks_its_tokens_alone(tokenizer: Tokenizer) -> None:
