@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench import texts, wrk
-from bench.processes import Server
+from bench.processes import TICKS, Server
 from bench.results import Run
 from bench.scenarios import Scenario
 
@@ -42,14 +44,32 @@ def measure(server: Server, path: str, bodies: Bodies, scenario: Scenario, secon
     """The figures of a Run. Raises LoadError if a request failed."""
     file, tokens = bodies.file(scenario.texts, scenario.size)
     server.settle()
-    cpu = server.cpu_s()
+    used, cpu, began = busy_s(), server.cpu_s(), time.perf_counter()
+    own = _own_s()
     load = wrk.run(server.url + path, file, scenario.connections, seconds)
     cpu = server.cpu_s() - cpu
+    # Others' CPU time is what is left of the machine's without the server's, the load generator's and ours.
+    others = busy_s() - used - cpu - (_own_s() - own)
+    took = time.perf_counter() - began
     figures = asdict(load)
     asked = figures.pop("requests") * scenario.size
     rate = asked / figures.pop("seconds")
     figures |= {"texts_per_s": rate, "tokens_per_s": rate * tokens, "cpu_s_per_1000": 1000 * cpu / asked}
+    figures["others_share"] = max(0.0, others / (took * (os.cpu_count() or 1)))
     return {name: round(value, 4) for name, value in figures.items()}
+
+
+def busy_s() -> float:
+    """CPU seconds that this machine was not idle for since it started, waiting for disks not counted."""
+    fields = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]
+    user, nice, system, _idle, _wait, *interrupts = (int(field) for field in fields)
+    return (user + nice + system + sum(interrupts[:2])) / TICKS
+
+
+def _own_s() -> float:
+    """CPU seconds of this process and of its children that ended, wrk among them."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def run(round_: int, subject: str, what: str, figures: dict[str, float]) -> Run:

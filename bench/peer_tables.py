@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -70,6 +71,12 @@ def circumstances(results: Results) -> str:
             for name, one in facts["texts"].items()
         ),
     ]
+    others = [100 * one["others_share"] for one in results.runs if "others_share" in one]
+    if others:
+        lines.append(
+            f"other processes used {statistics.median(others):.0f} % of the cores during the middle one of the loads, "
+            f"{max(others):.0f} % at most"
+        )
     return "\n".join(f"- {line}" for line in lines)
 
 

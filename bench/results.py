@@ -14,7 +14,10 @@ FOLDER = Path(__file__).parent / "results"
 
 
 class Run(TypedDict):
-    """One subject doing one thing in one round. Milliseconds are those of a request."""
+    """One subject doing one thing in one round.
+
+    Milliseconds are those of a request; `others_share` is what other processes had of the machine's CPU time meanwhile.
+    """
 
     round: int
     subject: str
@@ -26,6 +29,7 @@ class Run(TypedDict):
     p95_ms: NotRequired[float]
     p99_ms: NotRequired[float]
     cpu_s_per_1000: NotRequired[float]
+    others_share: NotRequired[float]
 
 
 class Results:
