@@ -21,8 +21,19 @@ FOLDER = DOCS / "holding-up"
 Write = Annotated[bool, typer.Option(help="Put the figures into docs/holding-up.md and docs/holding-up/.")]
 
 
-def publish(name: str, figures: Mapping[str, object], *, write: bool, data: Mapping[str, object] | None = None) -> None:
-    """Print figures as a table. With `write`, put it between its marks in the page, and with `data` into NAME.json."""
+def publish(
+    name: str,
+    figures: Mapping[str, object],
+    *,
+    write: bool,
+    data: Mapping[str, object] | None = None,
+    picture: str = "",
+) -> None:
+    """Print figures as a table.
+
+    With `write`, put it between its marks in the page, with a picture of the folder if there is one, and into NAME.json,
+    with `data`.
+    """
     table = "\n".join(["| | |", "|---|---:|", *(f"| {label} | {value} |" for label, value in figures.items())])
     typer.echo(table)
     if not write:
@@ -31,7 +42,9 @@ def publish(name: str, figures: Mapping[str, object], *, write: bool, data: Mapp
     FOLDER.mkdir(exist_ok=True)
     content = {"measured": measured, "figures": figures, **(data or {})}
     (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), name, f"{table}\n\n{measured}."), encoding="utf-8")
+    shown = f"\n\n![{name}]({FOLDER.name}/{picture})" if picture else ""
+    page = placed(PAGE.read_text(encoding="utf-8"), name, f"{table}\n\n{measured}.{shown}")
+    PAGE.write_text(page, encoding="utf-8")
 
 
 def placed(page: str, name: str, content: str) -> str:

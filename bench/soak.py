@@ -12,7 +12,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -90,7 +90,8 @@ def main(
         "file descriptors after warm-up and last": f"{first.descriptors} and {last.descriptors}",
         "threads after warm-up and last": f"{first.threads} and {last.threads}",
     }
-    publish("soak", figures, write=write)
+    samples = {"samples": [asdict(one) for one in run.samples]}
+    publish("soak", figures, write=write, data=samples, picture="soak.svg")
     if write:
         draw(run, FOLDER / "soak.svg")
     raise typer.Exit(int(run.growth > ALLOWED or max(run.leaks) > 0 or set(run.statuses) != {200}))
