@@ -42,7 +42,7 @@ class Metrics:
         self.confidence = self._histogram("confidence", "Probability of the predicted label.", _SHARES)
         self.rejected = self._counter("rejected_requests", "Requests refused by admission.", "reason")
         self.dropped = self._counter(
-            "dropped_texts", "Queued texts dropped unrun: their caller left or timed out.", "reason"
+            "dropped_texts", "Texts dropped before all of them had run: their caller left or timed out.", "reason"
         )
         self.queue_depth = self._gauge("queue_depth", "Texts waiting for a worker.")
         self.in_flight = self._gauge("requests_in_flight", "HTTP requests being answered.")
