@@ -31,7 +31,7 @@ def publish(
 ) -> None:
     """Print figures as a table.
 
-    With `write`, put it between its marks in the page, with a picture of the folder if there is one, and into NAME.json,
+    With `write`, put it between its marks in the page, with a picture of the folder if there is one, and into NAME.json
     with `data`.
     """
     table = "\n".join(["| | |", "|---|---:|", *(f"| {label} | {value} |" for label, value in figures.items())])
