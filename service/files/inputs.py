@@ -18,9 +18,6 @@ from pyarrow import csv, parquet
 from service.errors import RequestError
 from service.files.formats import BLOCK, Format
 
-# pyarrow's own handler forgets an interrupt that comes while its last block is read; Python's does not.
-pa.enable_signal_handlers(False)
-
 Rows = pa.Table | list[dict[str, Any]]
 """JSONL rows stay objects, since each may have keys of its own; all others are columns."""
 

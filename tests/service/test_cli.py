@@ -274,10 +274,19 @@ def test_an_interrupt_leaves_what_can_go_on_and_says_so(tmp_path: Path, monkeypa
         assert "interrupted; nothing is kept" in sentiment("classify", source, "-o", target, "--overwrite").stderr
 
 
+def interruptible(command: list[str]) -> subprocess.Popen[str]:
+    """Start a command that hears SIGINT, also where this process was started in the background and ignores it."""
+    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, heard)
+
+
 def test_ctrl_c_ends_the_process_with_130(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "in")
     command = [*COMMAND, "classify", str(tmp_path / "in"), "--format", "csv", "-o", str(tmp_path / "out.csv")]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    with interruptible(command) as process:
         pipe = os.open(tmp_path / "in", os.O_WRONLY)  # opens when the command has begun to read
         os.write(pipe, b"text\n")
         process.send_signal(signal.SIGINT)
