@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from service.cpu import usable_cores
+from bench import machine
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "holding-up.md"
@@ -34,17 +32,23 @@ def publish(
     With `write`, put it between its marks in the page, with a picture of the folder if there is one, and into NAME.json
     with `data`.
     """
-    table = "\n".join(["| | |", "|---|---:|", *(f"| {label} | {value} |" for label, value in figures.items())])
+    table = tabled(figures)
     typer.echo(table)
     if not write:
         return
-    measured = f"{machine()}, {datetime.now(UTC):%Y-%m-%d}"
+    facts = machine.facts()
+    measured = f"{facts['cpu']}, {facts['cores']} cores, {facts['made'].split()[0]}"
     FOLDER.mkdir(exist_ok=True)
     content = {"measured": measured, "figures": figures, **(data or {})}
     (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     shown = f"\n\n![{name}]({FOLDER.name}/{picture})" if picture else ""
     page = placed(PAGE.read_text(encoding="utf-8"), name, f"{table}\n\n{measured}.{shown}")
     PAGE.write_text(page, encoding="utf-8")
+
+
+def tabled(figures: Mapping[str, object]) -> str:
+    """Figures as a table of Markdown, a row each."""
+    return "\n".join(["| | |", "|---|---:|", *(f"| {label} | {value} |" for label, value in figures.items())])
 
 
 def placed(page: str, name: str, content: str) -> str:
@@ -55,10 +59,3 @@ def placed(page: str, name: str, content: str) -> str:
     return re.sub(
         f"{re.escape(begin)}.*{re.escape(end)}", lambda _: f"{begin}\n{content}\n{end}", page, flags=re.DOTALL
     )
-
-
-def machine() -> str:
-    """The processor, and how many of its cores may be used."""
-    cpuinfo = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*: (.+)$", cpuinfo.read_text() if cpuinfo.exists() else "", re.MULTILINE)
-    return f"{found[1] if found else platform.machine()}, {usable_cores()} cores"

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
 import shutil
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -23,16 +21,16 @@ from pathlib import Path
 from typing import Annotated
 
 import httpx2
-import numpy as np
 import typer
 
 from bench import machine
-from bench.footprint import WORDS
-from bench.processes import Server, answers, running
+from bench.client import WORDS, percentile
+from bench.figures import placed, tabled
+from bench.processes import Server
+from bench.service import serving
 from service.settings import DEFAULT_MODEL
 
 PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
-BEGIN, END = "<!-- upgrade -->", "<!-- /upgrade -->"
 FIGURES = Path(__file__).parent / "results" / "upgrade.json"
 
 KEY = "bench"
@@ -62,7 +60,12 @@ def main(
     ] = False,
 ) -> None:
     """Print latencies with and without a model being loaded, requests lost, and memory."""
-    with versions(model) as folder, serving(folder) as server:
+    with (
+        versions(model) as folder,
+        serving(
+            None, models=f"{NAME}={folder / VERSIONS[0]}", models_dir=folder, admin_keys=KEY, max_models=1
+        ) as server,
+    ):
         peace, change = asyncio.run(measure(server, seconds, callers))
     publish(figures(peace, change), change, write=write)
 
@@ -74,20 +77,6 @@ def versions(model: Path) -> Iterator[Path]:
         for name in VERSIONS:
             shutil.copytree(model, Path(folder, name))
         yield Path(folder)
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[Server]:
-    """The service over the first version, ready to be asked and to load the other."""
-    settings = {"MODELS": f"{NAME}={folder / VERSIONS[0]}", "MODELS_DIR": folder, "ADMIN_KEYS": KEY, "MAX_MODELS": 1}
-    environ = {f"SENTIMENT_{name}": str(value) for name, value in settings.items()}
-    command = [str(Path(sys.executable).with_name("sentiment")), "serve", "--log-level", "warning", "--port"]
-
-    def ready(url: str) -> bool:
-        return answers(f"{url}/readyz")
-
-    with running(lambda port: [*command, str(port)], ready, folder / "log", environ=environ) as server:
-        yield server
 
 
 async def measure(server: Server, seconds: float, callers: int) -> tuple[Seen, Seen]:
@@ -156,24 +145,18 @@ def figures(peace: Seen, change: Seen) -> dict[str, object]:
     return rows
 
 
-def percentile(seconds: Sequence[float], percent: float) -> float:
-    """Milliseconds that so many percent took at most; NaN of none."""
-    return 1000 * float(np.percentile(seconds, percent)) if seconds else float("nan")
-
-
 def publish(rows: Mapping[str, object], change: Seen, *, write: bool) -> None:
     """Print the figures as a table; with `write`, put it between its marks in the page, and all of it into a file."""
-    table = "\n".join(["| | |", "|---|---:|", *(f"| {label} | {value} |" for label, value in rows.items())])
+    table = tabled(rows)
     typer.echo(table)
     if not write:
         return
     facts = machine.facts()
     FIGURES.parent.mkdir(exist_ok=True)
-    content = {"facts": facts, "figures": rows, "megabytes": change.memory, "load_seconds": change.loads}
-    FIGURES.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    block = f"{BEGIN}\n{table}\n\n{facts['cpu']}, {facts['cores']} cores, {facts['made']}.\n{END}"
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: block, page, flags=re.DOTALL), encoding="utf-8")
+    measured = {"facts": facts, "figures": rows, "megabytes": change.memory, "load_seconds": change.loads}
+    FIGURES.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    content = f"{table}\n\n{facts['cpu']}, {facts['cores']} cores, {facts['made']}."
+    PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), "upgrade", content), encoding="utf-8")
 
 
 if __name__ == "__main__":
