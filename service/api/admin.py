@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 from pydantic import Field
 
 from service.api import schemas
 from service.api.access import require_admin
-from service.api.routes import ERRORS, Service
+from service.api.routes import ERRORS, NoQuery, Service, described
 from service.artifact import NAME
 from service.catalog import Catalog
 from service.errors import ArtifactError, RequestError
 
 Name = Annotated[str, PathParameter(pattern=f"^{NAME.pattern}$", description="What the model is to be asked by.")]
-NoQuery = Annotated[schemas.NoQuery, Query()]
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorBody, "description": description}
-    for status, description in {
+REFUSALS = described(
+    {
         401: "No key for administration was sent.",
         403: "Administration is off.",
         404: "There is no such model.",
         409: "Another model is being loaded, or this one is the default.",
-    }.items()
-}
+    }
+)
 
 router = APIRouter(
     prefix="/admin",

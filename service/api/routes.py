@@ -31,9 +31,14 @@ async def chosen(
 
 Chosen = Annotated[Inference, Depends(chosen)]
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorBody, "description": description}
-    for status, description in {
+
+def described(errors: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Statuses of errors and what each means, as the description of the interface has them."""
+    return {status: {"model": schemas.ErrorBody, "description": meaning} for status, meaning in errors.items()}
+
+
+ERRORS = described(
+    {
         400: "The body is not JSON.",
         404: "The model is not loaded.",
         413: "The body is larger than allowed.",
@@ -43,8 +48,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         500: "The service failed.",
         503: "The service is starting, stopping, or lost its workers.",
         504: "The request took longer than allowed.",
-    }.items()
-}
+    }
+)
 UNKNOWN_QUERY: dict[int | str, dict[str, Any]] = {422: ERRORS[422]}
 
 router = APIRouter(route_class=DirectRoute)
