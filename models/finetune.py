@@ -70,8 +70,7 @@ class Finetuned:
 
     def encode(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Token ids of each text after the clean-up of serving, cut to `max_tokens`."""
-        cleaned = [clean(text, tuple(STEPS)).text for text in texts]
-        return list(self.tokenizer(cleaned, truncation=True, max_length=max_tokens)["input_ids"])
+        return token_ids(self.tokenizer, texts, max_tokens)
 
     def forward(self, ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Logits [batch, 3] and the masked mean of the last hidden states [batch, hidden], both float32."""
@@ -95,6 +94,12 @@ class Finetuned:
         for chunk in _chunks(order, [len(one) for one in ids]):
             logits[chunk], pooled[chunk] = self.forward([ids[i] for i in chunk])
         return logits.numpy(), pooled.numpy()
+
+
+def token_ids(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+    """Token ids of each text after the clean-up of serving, [CLS] and [SEP] included, cut to `max_tokens`."""
+    cleaned = [clean(text, tuple(STEPS)).text for text in texts]
+    return list(tokenizer(cleaned, truncation=True, max_length=max_tokens)["input_ids"])
 
 
 def has_bf16() -> bool:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from models.finetune import has_bf16
-from service.cleaning import STEPS, clean
+from models.finetune import has_bf16, token_ids
 
 States = tuple[Tensor, ...]
 
@@ -37,8 +36,7 @@ class Encoder:
 
     def encode(self, texts: Sequence[str], max_tokens: int = 512) -> list[list[int]]:
         """Token ids of each text, [CLS] and [SEP] included, cut to `max_tokens`."""
-        cleaned = [clean(text, tuple(STEPS)).text for text in texts]
-        return list(self.tokenizer(cleaned, truncation=True, max_length=max_tokens)["input_ids"])
+        return token_ids(self.tokenizer, texts, max_tokens)
 
     def states(self, ids: Sequence[Sequence[int]]) -> tuple[States, Tensor]:
         """The states of a batch and its mask float32 [batch, tokens]."""
