@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,6 +18,7 @@ from service.api.access import HEALTH
 from service.api.compat import refusal
 from service.api.errors import HeadTooLargeError, MalformedHTTPError, TooSlowError, error_response
 from service.api.middleware import Observe
+from service.api.transport import Gathering
 from service.errors import ServiceError, UnavailableError
 from service.metrics import Metrics
 
@@ -101,7 +102,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room: for one more than there may be, the one that was idle longest goes, if any is."""
-        super().connection_made(transport)
+        self.gathering = Gathering(transport, self.loop)
+        super().connection_made(cast("asyncio.Transport", self.gathering))
         beyond = len(self.connections) - self.bounds.connections
         if beyond > 0:
             others = (one for one in self.connections if isinstance(one, Connection) and one is not self and one.idle)
@@ -109,7 +111,7 @@ class Connection(HttpToolsProtocol):
             if longest:
                 longest.transport.abort()
             elif beyond > SPARE:
-                transport.abort()
+                self.transport.abort()
                 return
             else:
                 self.spare = True
@@ -172,6 +174,7 @@ class Connection(HttpToolsProtocol):
         """The answer is written: the rest of the request's body has to come, and the answer to be taken, in time."""
         self.idle_since = self.loop.time()
         super().on_response_complete()
+        self.gathering.flush()
         if self.phase is Phase.BODY and not self.transport.is_closing():
             self._allow(self.bounds.seconds)
         if self.transport.get_write_buffer_size():
