@@ -1,4 +1,4 @@
-"""How a model is made, step by step: starts, templates, finetune, label, export, quantize, verify, checklist, card."""
+"""How a model is made, step by step: starts, templates, augment, label, finetune, export, quantize, verify, card."""
 
 from __future__ import annotations
 
@@ -53,21 +53,44 @@ def templates(
 
 
 @app.command()
+def augment(
+    checkpoint: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="Checkpoint whose input embeddings say what is near.")
+    ],
+    train: Train,
+    out: Annotated[Path, typer.Option(help="TSV file to write.")],
+    each: Annotated[int, typer.Option(min=1, help="New texts of each text, at most.")] = 5,
+    seed: MixSeed = 0,
+) -> None:
+    """Write texts made from the training texts by changing words, for a teacher to label."""
+    from models import augment, data
+
+    texts = [example.text for example in data.mix([data.Source.parse(one) for one in train], seed)]
+    made = augment.variants(texts, augment.neighbours(checkpoint), each, seed)
+    augment.write(out, made)
+    typer.echo(f"{len(made)} texts")
+
+
+@app.command()
 def finetune(
     start: Annotated[str, typer.Option(help="Hugging Face folder or id to start from.")],
     train: Train,
     dev: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder of the dev sets.")],
     out: Annotated[Path, typer.Option(help="Checkpoint folder to write.")],
     teacher: Annotated[Path | None, typer.Option(help="Labels of a teacher, as `label` writes them.")] = None,
+    anchor: Annotated[
+        str | None, typer.Option(help="Model whose mean vectors are kept; unset: the one to start from.")
+    ] = None,
     epochs: Annotated[int, typer.Option(min=1)] = 2,
     batch: Annotated[int, typer.Option(min=1, help="Texts in one step.")] = 64,
     rate: Annotated[float, typer.Option(help="Learning rate at its height.")] = 6e-5,
     dropout: float = 0.1,
     max_tokens: Annotated[int, typer.Option(help="Longer training texts are cut.")] = 128,
     keep_embedding: Annotated[
-        float, typer.Option(help="Weight of staying close to the mean vectors at the start.")
+        float, typer.Option(help="Weight of staying close to the mean vectors of the anchor.")
     ] = 0,
     teacher_share: Annotated[float, typer.Option(min=0, max=1, help="Share of the teacher against the labels.")] = 0.5,
+    freeze: Annotated[int, typer.Option(min=0, help="Leave the embeddings and so many first layers as they are.")] = 0,
     seed: MixSeed = 0,
 ) -> None:
     """Fine-tune an encoder with a head on [CLS], evaluating on the dev sets after each epoch."""
@@ -82,9 +105,10 @@ def finetune(
         max_tokens=max_tokens,
         keep_embedding=keep_embedding,
         teacher_share=teacher_share if teacher else 0.0,
+        freeze=freeze,
         seed=seed,
     )
-    finetune(start, data.mix([data.Source.parse(one) for one in train], seed), dev, out, recipe, teacher)
+    finetune(start, data.mix([data.Source.parse(one) for one in train], seed), dev, out, recipe, teacher, anchor)
 
 
 @app.command()

@@ -39,8 +39,8 @@ class Example:
 
 
 def load(path: Path) -> list[Example]:
-    """Read one file of examples: CSV, TSV, JSONL or Parquet with `text` (or `sentence`) and `label` or `valence`,
-    or bracketed treebank trees, a tree a line.
+    """Read one file of examples: CSV, TSV, JSONL or Parquet with `text` (or `sentence`) and `label`, `valence` or
+    neither, or bracketed treebank trees, a tree a line.
 
     A label is a name of `LABELS`, or 0/1 for negative/positive as in GLUE. Raises ValueError naming the file,
     the row or line and what was expected.
@@ -95,7 +95,9 @@ def _example(path: Path, number: int, row: dict[str, Any]) -> Example:
     if "valence" in row:
         valence = _rating(path, number, row["valence"])
         return Example(text, _target_of_rating(valence), valence)
-    label = str(row.get("label", ""))
+    if "label" not in row:
+        return Example(text)
+    label = str(row["label"])
     target = HARD.get({"0": "negative", "1": "positive"}.get(label, label))
     if target is None:
         raise ValueError(f"{path}, row {number}: label {label!r}; use {', '.join(LABELS)}, or 0 and 1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -40,6 +41,7 @@ class Recipe:
     max_tokens: int = 128
     keep_embedding: float = 0.0
     teacher_share: float = 0.0
+    freeze: int = 0
     seed: int = 0
 
 
@@ -164,12 +166,26 @@ def loss_of(
     return (weights * cross_entropy).sum() / weights.sum() + recipe.keep_embedding * drift.mean()
 
 
-def finetune(start: str, examples: list[Example], dev: Path, out: Path, recipe: Recipe, teacher: Path | None) -> None:
-    """Train, evaluate on the dev files after each epoch, and write a Hugging Face checkpoint with its record."""
+def finetune(
+    start: str,
+    examples: list[Example],
+    dev: Path,
+    out: Path,
+    recipe: Recipe,
+    teacher: Path | None,
+    anchor: str | None = None,
+) -> None:
+    """Train, evaluate on the dev files after each epoch, and write a Hugging Face checkpoint with its record.
+
+    `anchor` is the model whose mean vectors are to be kept; unsaid, the starting one. A chain of passes names the first
+    start in each, or it drifts a little further in every pass. Raises ValueError for a text without a label that no
+    teacher labelled either.
+    """
     set_seed(recipe.seed)
     student = Finetuned(start, recipe.dropout)
+    freeze(student.model, recipe.freeze)
     encoded = _encode(student, examples, recipe, teacher)
-    anchors = _anchors(start, examples, recipe) if recipe.keep_embedding else None
+    anchors = _anchors(anchor or start, examples, recipe) if recipe.keep_embedding else None
     steps = recipe.epochs * math.ceil(len(examples) / recipe.batch)
     optimizer = torch.optim.AdamW(_parameter_groups(student.model, recipe), lr=recipe.rate, fused=True)
     record: dict[str, Any] = {"start": Path(start).name, "texts": len(examples), "recipe": asdict(recipe), "epochs": []}
@@ -187,6 +203,14 @@ def finetune(start: str, examples: list[Example], dev: Path, out: Path, recipe: 
                 record["epochs"].append(scores)
                 record["minutes"] = round((time.monotonic() - began) / 60, 1)
                 _save(student, out, record)
+
+
+def freeze(model: torch.nn.Module, layers: int) -> None:
+    """Leave the embeddings and so many of the first layers as they are: half of a step's time for a large model."""
+    for name, parameter in model.named_parameters():
+        layer = re.search(r"\.layer\.(\d+)\.", name)
+        lowest = int(layer.group(1)) < layers if layer else ".embeddings." in name
+        parameter.requires_grad = not (layers and lowest)
 
 
 def _walk(encoded: Encoded, recipe: Recipe) -> Iterator[tuple[int, int, list[int]]]:
@@ -226,23 +250,28 @@ def _step(
 
 def _encode(student: Finetuned, examples: list[Example], recipe: Recipe, teacher: Path | None) -> Encoded:
     texts = [example.text for example in examples]
+    known = [[math.nan]] * len(texts) if teacher is None else read_labels(teacher, texts)
+    for example, logits in zip(examples, known, strict=True):
+        if example.target is None and math.isnan(logits[0]):
+            raise ValueError(f"neither a label nor a teacher says anything of {example.text!r}")
     return Encoded(
         ids=student.encode(texts, recipe.max_tokens),
         targets=torch.tensor([example.target or (0.0, 0.0, 0.0) for example in examples]),
         weights=torch.tensor([example.weight for example in examples]),
-        teacher=None if teacher is None else torch.tensor(read_labels(teacher, texts)),
+        teacher=None if teacher is None else torch.tensor(known),
     )
 
 
-def _anchors(start: str, examples: list[Example], recipe: Recipe) -> Tensor:
-    """Mean-pooled vectors of the starting model, which the student is to keep."""
-    _, pooled = Finetuned(start, 0.0).predict([example.text for example in examples], recipe.max_tokens)
+def _anchors(anchor: str, examples: list[Example], recipe: Recipe) -> Tensor:
+    """Mean-pooled vectors of a model, which the student is to keep."""
+    _, pooled = Finetuned(anchor, 0.0).predict([example.text for example in examples], recipe.max_tokens)
     return torch.tensor(pooled).half()
 
 
 def _parameter_groups(model: torch.nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
-    plain = [p for p in model.parameters() if p.ndim < 2]
-    decayed = [p for p in model.parameters() if p.ndim >= 2]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    plain = [p for p in trained if p.ndim < 2]
+    decayed = [p for p in trained if p.ndim >= 2]
     return [{"params": plain, "weight_decay": 0.0}, {"params": decayed, "weight_decay": recipe.weight_decay}]
 
 

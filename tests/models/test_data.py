@@ -75,6 +75,7 @@ def test_a_csv_cell_may_span_lines_and_a_tsv_cell_may_hold_a_quotation_mark(writ
 
 def test_whole_texts_of_weight_one(write: Write) -> None:
     assert data.load(write("a.tsv", "text\tlabel\nfine\tneutral\n")) == [Example("fine", NEUTRAL)]
+    assert data.load(write("a.tsv", "text\nfine\n")) == [Example("fine")]
     assert Example("fine") == Example("fine", None, None, 1.0, whole=True)
 
 
@@ -91,7 +92,7 @@ def test_whole_texts_of_weight_one(write: Write) -> None:
         ),
         ("a.tsv", "text\tlabel\nfine\t2\n", "a.tsv, row 1: label '2'"),
         ("a.tsv", "text\tlabel\nfine\n", "a.tsv, row 1: label 'None'"),
-        ("a.tsv", "text\nfine\n", "a.tsv, row 1: label ''"),
+        ("a.tsv", "text\tlabel\nfine\t\n", "a.tsv, row 1: label ''"),
         ("a.tsv", "text\tvalence\nfine\tgood\n", "a.tsv, row 1: valence 'good'; use a number from -4 to 4"),
         ("a.tsv", "text\tvalence\nfine\n", "a.tsv, row 1: valence None"),
         ("a.tsv", "text\tvalence\nfine\t4.1\n", "a.tsv, row 1: valence '4.1'"),

@@ -166,6 +166,30 @@ def test_the_embedding_term_keeps_the_mean_vectors_close(start: str, dev: Path, 
     assert closeness[0.0] < closeness[10.0] - 0.05
 
 
+def test_the_mean_vectors_kept_are_those_of_the_anchor(start: str, dev: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    keeping = replace(RECIPE, keep_embedding=10.0)
+    finetune.finetune(start, EXAMPLES, dev, first, replace(RECIPE, keep_embedding=0.0), teacher=None)
+    finetune.finetune(str(first), EXAMPLES, dev, second, keeping, teacher=None, anchor=start)
+    anchored, drifted, again = (Finetuned(str(one), 0.0).predict(TEXTS)[1] for one in (start, first, second))
+    assert metrics.cosine(anchored, again).mean() > metrics.cosine(anchored, drifted).mean() + 0.02
+
+
+def test_what_is_frozen_stays_as_it_is(start: str, dev: Path, tmp_path: Path) -> None:
+    finetune.finetune(start, EXAMPLES, dev, tmp_path, replace(RECIPE, epochs=1, freeze=1), teacher=None)
+    before, after = (Finetuned(one, 0.0).model.state_dict() for one in (start, str(tmp_path)))
+    same = {name for name in after if name in before and torch.equal(before[name], after[name])}
+    encoder = {name for name in after if name.startswith("bert.")}
+    assert {name for name in encoder if ".embeddings." in name or ".layer.0." in name} <= same
+    assert not {name for name in encoder if ".layer.1." in name and name.endswith("weight")} & same
+
+
+def test_a_text_of_which_nothing_is_known_is_refused(start: str, dev: Path, tmp_path: Path) -> None:
+    unlabelled = [*EXAMPLES, Example("who knows")]
+    with pytest.raises(ValueError, match="neither a label nor a teacher says anything of 'who knows'"):
+        finetune.finetune(start, unlabelled, dev, tmp_path, RECIPE, teacher=None)
+
+
 # Teachers
 
 
