@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -112,14 +113,30 @@ def serve(context: typer.Context) -> None:
 
 def _serve(chosen: Settings, place: Place | None = None, listener: socket.socket | None = None) -> int:
     """Serve in this process until a signal comes: its exit status."""
-    # FastAPI and uvicorn, which no other command needs
-    from service.api.app import create_app
-    from service.api.connections import Bounds
-    from service.api.server import run as run_server
+    with _made_to_stay():
+        # FastAPI and uvicorn, which no other command needs
+        from service.api.app import create_app
+        from service.api.connections import Bounds
+        from service.api.server import run as run_server
 
-    configure(chosen.log_level, chosen.log_format)
-    bounds = Bounds(chosen.max_connections, chosen.max_head_bytes, chosen.transfer_timeout, chosen.keep_alive)
-    return run_server(create_app(chosen, place), chosen.host, chosen.port, chosen.grace_period, bounds, listener)
+        configure(chosen.log_level, chosen.log_format)
+        bounds = Bounds(chosen.max_connections, chosen.max_head_bytes, chosen.transfer_timeout, chosen.keep_alive)
+        application = create_app(chosen, place)
+    return run_server(application, chosen.host, chosen.port, chosen.grace_period, bounds, listener)
+
+
+@contextmanager
+def _made_to_stay() -> Iterator[None]:
+    """Nothing made inside, and nothing made before, is looked at for garbage again.
+
+    To look through all of it takes a tenth of a second, in which every request would wait, each time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @app.command()
