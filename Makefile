@@ -81,6 +81,9 @@ SECOND_DATA = $(foreach f,sst_trees_train.txt$(,)neutral_phrases=25000 sst_trees
 THIRD_DATA = $(foreach f,sst_trees_train.txt$(,)phrase_words=8 sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 \
 	tweets_train.tsv$(,)take=12000 rated_editorial_snippets_train.tsv rated_product_snippets_train.tsv,--train $(DATA)/$f) \
 	--train $(WORK)/templates.tsv,take=6000
+FOURTH_DATA = --train $(WORK)/augmented.tsv $(foreach f,sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500 \
+	sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 tweets_train.tsv$(,)take=10000 $(RATED),--train $(DATA)/$f) \
+	--train $(WORK)/templates.tsv,take=6000
 RATED := product_reviews_train.tsv rated_product_snippets_train.tsv rated_editorial_snippets_train.tsv rated_tweets_train.tsv
 , := ,
 MODELS := $(BIN)/python -m models
@@ -93,18 +96,21 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) templates --out $(WORK)/templates.tsv
 	$(MODELS) finetune --start $$(sed -n 2p $(WORK)/starts) $(TEACHER_DATA) --dev $(DATA) --out $(WORK)/teacher \
 		--epochs 1 --batch 32 --rate 2.5e-5 --max-tokens 96
-	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) $(SECOND_DATA) --out $(WORK)/labels.parquet --max-tokens 96
+	$(MODELS) augment $(WORK)/teacher --train $(DATA)/sst_trees_train.txt,phrases=0,neutral_phrases=0 --out $(WORK)/augmented.tsv
+	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) $(SECOND_DATA) --train $(WORK)/augmented.tsv --out $(WORK)/labels.parquet --max-tokens 96
 	$(MODELS) finetune --start $$(sed -n 1p $(WORK)/starts) $(STUDENT_DATA) --dev $(DATA) --out $(WORK)/student \
 		--teacher $(WORK)/labels.parquet --epochs 3 --rate 8e-5 --dropout 0.05 --max-tokens 96 --keep-embedding 2 --teacher-share 0.6
 	$(MODELS) finetune --start $(WORK)/student $(SECOND_DATA) --dev $(DATA) --out $(WORK)/second \
 		--teacher $(WORK)/labels.parquet --epochs 3 --rate 8e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 1.5 --teacher-share 0.5 --seed 2
 	$(MODELS) finetune --start $(WORK)/second $(THIRD_DATA) --dev $(DATA) --out $(WORK)/third \
 		--teacher $(WORK)/labels.parquet --epochs 1 --rate 5e-5 --dropout 0.1 --max-tokens 80 --keep-embedding 0.7 --teacher-share 0.5 --seed 3
-	$(MODELS) export $(WORK)/third --out models/sentiment-en
+	$(MODELS) finetune --start $(WORK)/third --anchor $$(sed -n 1p $(WORK)/starts) $(FOURTH_DATA) --dev $(DATA) --out $(WORK)/fourth \
+		--teacher $(WORK)/labels.parquet --epochs 1 --rate 8e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --seed 5
+	$(MODELS) export $(WORK)/fourth --out models/sentiment-en
 	$(MODELS) quantize models/sentiment-en --data $(DATA)
-	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/third --data $(DATA)
+	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/fourth --data $(DATA)
 	$(MODELS) checklist models/sentiment-en --record
-	$(MODELS) card models/sentiment-en $(foreach pass,student second third,--training $(WORK)/$(pass)/training.json) \
+	$(MODELS) card models/sentiment-en $(foreach pass,student second third fourth,--training $(WORK)/$(pass)/training.json) \
 		--table models/sentiment-en/fp32/quantization.md
 	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg
 	rm -rf models/sentiment-en/fp32
