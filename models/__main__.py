@@ -1,4 +1,5 @@
-"""How a model is made, step by step: starts, templates, augment, label, finetune, export, quantize, verify, card."""
+"""How a model is made, step by step: starts, templates, augment, label, finetune, average, export, quantize, verify,
+card."""
 
 from __future__ import annotations
 
@@ -109,6 +110,19 @@ def finetune(
         seed=seed,
     )
     finetune(start, data.mix([data.Source.parse(one) for one in train], seed), dev, out, recipe, teacher, anchor)
+
+
+@app.command()
+def average(
+    checkpoints: Annotated[
+        list[Path], typer.Argument(exists=True, file_okay=False, help="Checkpoints trained from the same one.")
+    ],
+    out: Annotated[Path, typer.Option(help="Checkpoint folder to write.")],
+) -> None:
+    """Write the checkpoint whose weights are the mean of several's."""
+    from models.average import average
+
+    average(checkpoints, out)
 
 
 @app.command()
