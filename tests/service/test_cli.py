@@ -114,11 +114,13 @@ def test_serve_hands_its_flags_to_the_server(monkeypatch: pytest.MonkeyPatch) ->
         return 7
 
     frozen: list[int] = []
+    usual = gc.get_threshold()
     monkeypatch.setattr("service.api.server.run", serve)
     try:
         result = sentiment("serve", "--port", "8123", "--host", "::1", "--grace-period", "5", "--keep-alive", "9")
     finally:
         gc.unfreeze()
+        gc.set_threshold(*usual)
     assert result.exit_code == 7
     # A collection under load looks at what came since, not at the whole of the libraries.
     assert frozen[0] > 10_000
