@@ -106,7 +106,7 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 		--teacher $(WORK)/labels.parquet --epochs 1 --rate 5e-5 --dropout 0.1 --max-tokens 80 --keep-embedding 0.7 --teacher-share 0.5 --seed 3
 	$(MODELS) finetune --start $(WORK)/third --anchor $$(sed -n 1p $(WORK)/starts) $(FOURTH_DATA) --dev $(DATA) --out $(WORK)/fourth \
 		--teacher $(WORK)/labels.parquet --epochs 1 --rate 8e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --seed 5
-	$(MODELS) average $(WORK)/second $(WORK)/third $(WORK)/fourth --out $(WORK)/mean
+	$(MODELS) average $(WORK)/third $(WORK)/fourth --out $(WORK)/mean
 	$(MODELS) export $(WORK)/mean --out models/sentiment-en
 	$(MODELS) quantize models/sentiment-en --data $(DATA)
 	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/mean --data $(DATA)
