@@ -68,8 +68,7 @@ def augment(
 
     texts = [example.text for example in data.mix([data.Source.parse(one) for one in train], seed)]
     made = augment.variants(texts, augment.neighbours(checkpoint), each, seed)
-    augment.write(out, made)
-    typer.echo(f"{len(made)} texts")
+    typer.echo(f"{augment.write(out, made)} texts")
 
 
 @app.command()

@@ -7,7 +7,6 @@ An opinion may turn on one changed word: that is why the teacher, not the given 
 
 from __future__ import annotations
 
-import csv
 import random
 import re
 from collections import Counter
@@ -16,8 +15,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
+from safetensors import safe_open
 from tokenizers import Tokenizer
+
+from models.checkpoint import WEIGHTS
+from models.data import write_tsv
 
 NEAREST = 12
 CHANGED = 0.4
@@ -47,9 +49,10 @@ def neighbours(checkpoint: Path) -> dict[str, list[str]]:
 
 def embeddings(checkpoint: Path) -> NDArray[np.float32]:
     """The input embeddings of a checkpoint's tokens, float32 [vocabulary, hidden]."""
-    weights = load_file(checkpoint / "model.safetensors")
-    (name,) = (name for name in weights if name.endswith("word_embeddings.weight"))
-    return weights[name].astype(np.float32)
+    with safe_open(checkpoint / WEIGHTS, framework="numpy") as weights:
+        (name,) = (name for name in weights.keys() if name.endswith("word_embeddings.weight"))  # noqa: SIM118
+        table: NDArray[np.float32] = weights.get_tensor(name).astype(np.float32)
+    return table
 
 
 def variants(texts: Sequence[str], near: Mapping[str, list[str]], each: int, seed: int) -> list[str]:
@@ -81,9 +84,6 @@ def vary(text: str, near: Mapping[str, list[str]], rng: random.Random) -> str:
     return " ".join(_WORD.sub(replaced, text).split())
 
 
-def write(out: Path, texts: Sequence[str]) -> None:
-    """Write texts as TSV with the one column `text`."""
-    with out.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
-        rows.writerow(["text"])
-        rows.writerows([text.replace("\t", " ")] for text in texts)
+def write(out: Path, texts: Sequence[str]) -> int:
+    """Write texts as TSV with the one column `text`; how many there are."""
+    return write_tsv(out, ("text",), ([text] for text in texts))

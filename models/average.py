@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-WEIGHTS = "model.safetensors"
+from models.checkpoint import WEIGHTS
 
 
 def average(checkpoints: Sequence[Path], out: Path) -> None:

@@ -11,6 +11,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+WEIGHTS = "model.safetensors"
+"""The file of a checkpoint's weights."""
+
 Floats = NDArray[np.float32]
 Activation = Literal["gelu", "gelu_tanh", "relu", "tanh"]
 
@@ -121,7 +124,7 @@ class Bert:
             raise ValueError(
                 f"config.json has model_type {config['model_type']!r}: `import` takes it, `export` does not"
             )
-        return cls.from_state(load_file(folder / "model.safetensors"), config)
+        return cls.from_state(load_file(folder / WEIGHTS), config)
 
     @classmethod
     def from_state(

@@ -8,7 +8,7 @@ from pathlib import Path
 import tokenizers
 
 from models import products, storage
-from models.checkpoint import Bert
+from models.checkpoint import WEIGHTS, Bert
 from models.graph import classify_graph, embed_graph
 
 FLOAT32 = "fp32"
@@ -25,7 +25,7 @@ def export(checkpoint: Path, out: Path) -> None:
     bert = Bert.read(checkpoint)
     storage.save(folder, {CLASSIFY: classify_graph(bert, products.float32), EMBED: embed_graph(bert, products.float32)})
     (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    for name in ("config.json", "model.safetensors"):
+    for name in ("config.json", WEIGHTS):
         shutil.copyfile(checkpoint / name, folder / name)
     tokenizer = tokenizers.Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
     tokenizer.no_padding()

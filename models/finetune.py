@@ -206,7 +206,7 @@ def finetune(
 
 
 def freeze(model: torch.nn.Module, layers: int) -> None:
-    """Leave the embeddings and so many of the first layers as they are: half of a step's time for a large model."""
+    """Leave the embeddings and so many of the first layers as they are; a step computes no gradients for them."""
     for name, parameter in model.named_parameters():
         layer = re.search(r"\.layer\.(\d+)\.", name)
         lowest = int(layer.group(1)) < layers if layer else ".embeddings." in name

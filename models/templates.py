@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from models.data import HARD, Example
+from models.data import HARD, Example, write_tsv
 
 _WRITTEN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 WORDS: dict[str, list[str]] = _WRITTEN["words"]
@@ -41,9 +41,8 @@ def write(out: Path, each: int, seed: int) -> int:
     """Write the texts as TSV with columns `label` and `text`; how many there are."""
     examples = texts(each, seed)
     names = {target: label for label, target in HARD.items()}
-    lines = [f"{names[example.target]}\t{example.text}\n" for example in examples if example.target]
-    out.write_text("label\ttext\n" + "".join(lines), encoding="utf-8")
-    return len(lines)
+    rows = [(names[example.target], example.text) for example in examples if example.target]
+    return write_tsv(out, ("label", "text"), rows)
 
 
 def fill(template: str) -> Iterator[str]:

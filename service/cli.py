@@ -132,8 +132,8 @@ def _serve(chosen: Settings, place: Place | None = None, listener: socket.socket
 def _made_to_stay() -> Iterator[None]:
     """Nothing made inside, and nothing made before, is looked at for garbage again, and all that comes later seldom.
 
-    Every request waits while the collector looks: a twentieth of a second through what is imported, and through the
-    thousands that wait in a press a third of one. It would find nothing: no request leaves circles of objects behind.
+    Every request waits while the collector looks through what is imported, and through the thousands that wait in a
+    press. It would find nothing: no request leaves circles of objects behind.
     """
     gc.disable()
     try:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.average import WEIGHTS, average
+from models.average import average
+from models.checkpoint import WEIGHTS
 
 safetensors = pytest.importorskip("safetensors.numpy", reason="safetensors belongs to the training set")
 
