@@ -1,5 +1,5 @@
-"""How a model is made, step by step: starts, templates, augment, label, finetune, average, export, quantize, verify,
-card."""
+"""How a model is made, step by step: starts, templates, augment, recombine, label, finetune, average, export, quantize,
+verify, card."""
 
 from __future__ import annotations
 
@@ -72,6 +72,21 @@ def augment(
 
 
 @app.command()
+def recombine(
+    trees: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Bracketed trees, one a line.")],
+    out: Annotated[Path, typer.Option(help="TSV file to write.")],
+    each: Annotated[int, typer.Option(min=1, help="New sentences of each sentence, at most.")] = 4,
+    seed: MixSeed = 0,
+) -> None:
+    """Write sentences made from parsed ones by exchanging parts, for a teacher to label."""
+    from models import data, recombine
+
+    made = recombine.recombine(recombine.read(trees), each, seed)
+    count = data.write_tsv(out, ("text",), ([text] for text in made))
+    typer.echo(f"{count} texts")
+
+
+@app.command()
 def finetune(
     start: Annotated[str, typer.Option(help="Hugging Face folder or id to start from.")],
     train: Train,
@@ -90,6 +105,7 @@ def finetune(
         float, typer.Option(help="Weight of staying close to the mean vectors of the anchor.")
     ] = 0,
     teacher_share: Annotated[float, typer.Option(min=0, max=1, help="Share of the teacher against the labels.")] = 0.5,
+    imitate: Annotated[float, typer.Option(min=0, help="Weight of being like the teacher in the vector of [CLS].")] = 0,
     freeze: Annotated[int, typer.Option(min=0, help="Leave the embeddings and so many first layers as they are.")] = 0,
     seed: MixSeed = 0,
 ) -> None:
@@ -105,6 +121,7 @@ def finetune(
         max_tokens=max_tokens,
         keep_embedding=keep_embedding,
         teacher_share=teacher_share if teacher else 0.0,
+        imitate=imitate,
         freeze=freeze,
         seed=seed,
     )

@@ -143,23 +143,40 @@ def _trees(path: Path) -> Iterator[Example]:
 
 
 def _phrases(tree: str) -> Iterator[tuple[int, str]]:
-    """Every node of a tree as its label (0 to 4) and its words; the whole sentence comes last.
+    """Every node of a tree as its label (0 to 4) and its words; the whole sentence comes last."""
+    words, nodes = read_tree(tree)
+    return ((node.label, " ".join(words[node.start : node.end])) for node in nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A constituent of a sentence: its label (0 to 4) and its words, from `start` up to `end`."""
+
+    label: int
+    start: int
+    end: int
+
+
+def read_tree(tree: str) -> tuple[list[str], list[Node]]:
+    """The words of a bracketed tree and its nodes; each comes after those inside it, the whole sentence last.
 
     Raises IndexError for brackets that do not match.
     """
-    stack: list[tuple[int, list[str]]] = []
+    words: list[str] = []
+    nodes: list[Node] = []
+    opened: list[tuple[int, int]] = []
     for opening, word in re.findall(r"\(([0-4]) |([^\s()]+)|\)", tree):
         if opening:
-            stack.append((int(opening), []))
+            opened.append((int(opening), len(words)))
         elif word:
-            stack[-1][1].append(word)
+            if not opened:
+                raise IndexError
+            words.append(word)
         else:
-            label, words = stack.pop()
-            if stack:
-                stack[-1][1].extend(words)
-            yield label, " ".join(words)
-    if stack:
+            nodes.append(Node(*opened.pop(), len(words)))
+    if opened:
         raise IndexError
+    return words, nodes
 
 
 def _distinct(examples: Iterable[Example]) -> Iterator[Example]:

@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from rich.progress import Progress, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.nn import functional
@@ -26,6 +25,8 @@ from service.cleaning import STEPS, clean
 
 GROUPS_OF_BATCHES = 50
 TOKENS_AT_ONCE = 8192
+GUIDE_RATE = 10.0
+"""Times the student's rate, for the one matrix that starts at random."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,30 @@ class Recipe:
     max_tokens: int = 128
     keep_embedding: float = 0.0
     teacher_share: float = 0.0
+    imitate: float = 0.0
     freeze: int = 0
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The training set as token ids, soft targets [n, 3], weights [n], and the teacher's logits [n, 3] if any."""
+    """The training set as token ids, soft targets [n, 3], weights [n], and the teacher's logits [n, 3] and [CLS]
+    vectors [n, its hidden size], standardized, if any."""
 
     ids: list[list[int]]
     targets: Tensor
     weights: Tensor
     teacher: Tensor | None
+    states: Tensor | None
+
+
+class Outputs(NamedTuple):
+    """Logits [batch, 3], the masked mean of the last hidden states and the last hidden state of [CLS], both [batch,
+    hidden]; all float32."""
+
+    logits: Tensor
+    mean: Tensor
+    cls: Tensor
 
 
 class Finetuned:
@@ -74,8 +87,8 @@ class Finetuned:
         """Token ids of each text after the clean-up of serving, cut to `max_tokens`."""
         return token_ids(self.tokenizer, texts, max_tokens)
 
-    def forward(self, ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Logits [batch, 3] and the masked mean of the last hidden states [batch, hidden], both float32."""
+    def forward(self, ids: Sequence[Sequence[int]]) -> Outputs:
+        """What the model says of a batch of texts."""
         padded = self.tokenizer.pad({"input_ids": [list(one) for one in ids]}, return_tensors="pt")
         with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
             output = self.model(
@@ -83,19 +96,20 @@ class Finetuned:
             )
         mask = padded["attention_mask"].unsqueeze(-1).float()
         hidden = output.hidden_states[-1].float()
-        return output.logits.float(), (hidden * mask).sum(1) / mask.sum(1)
+        return Outputs(output.logits.float(), (hidden * mask).sum(1) / mask.sum(1), hidden[:, 0])
 
     @torch.inference_mode()
-    def predict(self, texts: Sequence[str], max_tokens: int = 512) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Logits [n, 3] and mean-pooled vectors [n, hidden] of texts, in their order."""
+    def predict(self, texts: Sequence[str], max_tokens: int = 512) -> Outputs:
+        """What the model says of texts, in their order, without dropout."""
         self.model.eval()
         ids = self.encode(texts, max_tokens)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        logits = torch.empty(len(ids), len(LABELS))
-        pooled = torch.empty(len(ids), self.model.config.hidden_size)
+        hidden = self.model.config.hidden_size
+        found = Outputs(*(torch.empty(len(ids), size) for size in (len(LABELS), hidden, hidden)))
         for chunk in _chunks(order, [len(one) for one in ids]):
-            logits[chunk], pooled[chunk] = self.forward([ids[i] for i in chunk])
-        return logits.numpy(), pooled.numpy()
+            for whole, part in zip(found, self.forward([ids[i] for i in chunk]), strict=True):
+                whole[chunk] = part
+        return found
 
 
 def token_ids(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
@@ -166,6 +180,18 @@ def loss_of(
     return (weights * cross_entropy).sum() / weights.sum() + recipe.keep_embedding * drift.mean()
 
 
+def unlike(imitated: Tensor, states: Tensor) -> Tensor:
+    """How far a student's [CLS] vectors, led to the teacher's size, are from the teacher's.
+
+    The mean squared difference; 1 for a student that always says the mean, as the teacher's are standardized. Texts
+    that the teacher did not read are left out.
+
+    After the hidden-state distillation of TinyBERT (Jiao et al. 2020), of the vector that the head reads.
+    """
+    known = ~states.isnan().any(-1)
+    return functional.mse_loss(imitated[known], states[known].float()) if known.any() else imitated.sum() * 0
+
+
 def finetune(
     start: str,
     examples: list[Example],
@@ -186,16 +212,14 @@ def finetune(
     freeze(student.model, recipe.freeze)
     encoded = _encode(student, examples, recipe, teacher)
     anchors = _anchors(anchor or start, examples, recipe) if recipe.keep_embedding else None
+    run = Run(student, encoded, anchors, _guide(student, encoded) if recipe.imitate else None, recipe)
     steps = recipe.epochs * math.ceil(len(examples) / recipe.batch)
-    optimizer = torch.optim.AdamW(_parameter_groups(student.model, recipe), lr=recipe.rate, fused=True)
     record: dict[str, Any] = {"start": Path(start).name, "texts": len(examples), "recipe": asdict(recipe), "epochs": []}
     began = time.monotonic()
     with _progress() as progress:
         bar = progress.add_task("fine-tuning", total=steps)
         for epoch, step, batch in _walk(encoded, recipe):
-            for group in optimizer.param_groups:
-                group["lr"] = recipe.rate * schedule(step, steps, recipe.warmup)
-            loss = _step(student, encoded, anchors, batch, optimizer, recipe)
+            loss = run.step(batch, recipe.rate * schedule(step, steps, recipe.warmup))
             progress.update(bar, advance=1, description=f"epoch {epoch + 1} loss {loss:.3f}")
             if (step + 1) % (steps // recipe.epochs) == 0:
                 scores = evaluate(student, dev)
@@ -222,50 +246,94 @@ def _walk(encoded: Encoded, recipe: Recipe) -> Iterator[tuple[int, int, list[int
             step += 1
 
 
-def _step(
-    student: Finetuned,
-    encoded: Encoded,
-    anchors: Tensor | None,
-    batch: list[int],
-    optimizer: torch.optim.Optimizer,
-    recipe: Recipe,
-) -> float:
-    student.model.train()
-    logits, pooled = student.forward([encoded.ids[i] for i in batch])
-    loss = loss_of(
-        logits,
-        pooled,
-        encoded.targets[batch],
-        encoded.weights[batch],
-        None if encoded.teacher is None else encoded.teacher[batch],
-        pooled.detach() if anchors is None else anchors[batch].float(),
-        recipe,
-    )
-    optimizer.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(student.model.parameters(), 1.0)
-    optimizer.step()
-    return float(loss.detach())
+class Run:
+    """A training run between two steps: the student, what it learns from, and the optimizer.
+
+    `anchors` are the mean vectors it keeps, float16 [n, hidden]; `guide` leads its [CLS] vectors to the teacher's size.
+    """
+
+    def __init__(
+        self,
+        student: Finetuned,
+        encoded: Encoded,
+        anchors: Tensor | None,
+        guide: torch.nn.Linear | None,
+        recipe: Recipe,
+    ) -> None:
+        self._student, self._encoded, self._recipe = student, encoded, recipe
+        self._anchors, self._guide = anchors, guide
+        groups = _parameter_groups(student.model, recipe)
+        if guide is not None:
+            groups += [group | {"rate": GUIDE_RATE} for group in _parameter_groups(guide, recipe)]
+        self._optimizer = torch.optim.AdamW(groups, lr=recipe.rate, fused=True)
+
+    def step(self, batch: list[int], rate: float) -> float:
+        """Learn from a batch, its texts named by their index; the loss before."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate * group.get("rate", 1.0)
+        self._student.model.train()
+        loss = self._loss(batch)
+        self._optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._student.model.parameters(), 1.0)
+        self._optimizer.step()
+        return float(loss.detach())
+
+    def _loss(self, batch: list[int]) -> Tensor:
+        encoded, recipe = self._encoded, self._recipe
+        logits, pooled, cls = self._student.forward([encoded.ids[i] for i in batch])
+        loss = loss_of(
+            logits,
+            pooled,
+            encoded.targets[batch],
+            encoded.weights[batch],
+            None if encoded.teacher is None else encoded.teacher[batch],
+            pooled.detach() if self._anchors is None else self._anchors[batch].float(),
+            recipe,
+        )
+        if self._guide is None or encoded.states is None:
+            return loss
+        return loss + recipe.imitate * unlike(self._guide(cls), encoded.states[batch])
+
+
+def _guide(student: Finetuned, encoded: Encoded) -> torch.nn.Linear:
+    """What leads the student's [CLS] vectors to the teacher's; it is dropped after training.
+
+    Raises ValueError without a teacher.
+    """
+    if encoded.states is None:
+        raise ValueError("there is no teacher to imitate: name its labels")
+    return torch.nn.Linear(student.model.config.hidden_size, encoded.states.shape[1])
 
 
 def _encode(student: Finetuned, examples: list[Example], recipe: Recipe, teacher: Path | None) -> Encoded:
     texts = [example.text for example in examples]
-    known = [[math.nan]] * len(texts) if teacher is None else read_labels(teacher, texts)
-    for example, logits in zip(examples, known, strict=True):
-        if example.target is None and math.isnan(logits[0]):
+    taught = None if teacher is None else read_labels(teacher, texts)
+    for index, example in enumerate(examples):
+        if example.target is None and (taught is None or taught.logits[index].isnan().any()):
             raise ValueError(f"neither a label nor a teacher says anything of {example.text!r}")
     return Encoded(
         ids=student.encode(texts, recipe.max_tokens),
         targets=torch.tensor([example.target or (0.0, 0.0, 0.0) for example in examples]),
         weights=torch.tensor([example.weight for example in examples]),
-        teacher=None if teacher is None else torch.tensor(known),
+        teacher=None if taught is None else taught.logits,
+        states=standardized(taught.states) if taught is not None and recipe.imitate else None,
     )
+
+
+def standardized(states: Tensor) -> Tensor:
+    """Vectors [n, hidden], less their mean and over their one standard deviation, as float16; rows of NaN stay so.
+
+    One deviation for all, so that the directions in which texts differ most weigh most.
+    """
+    known = states[~states.isnan().any(-1)].float()
+    mean = known.mean(0)
+    return ((states.float() - mean) / (known - mean).square().mean().sqrt()).half()
 
 
 def _anchors(anchor: str, examples: list[Example], recipe: Recipe) -> Tensor:
     """Mean-pooled vectors of a model, which the student is to keep."""
-    _, pooled = Finetuned(anchor, 0.0).predict([example.text for example in examples], recipe.max_tokens)
-    return torch.tensor(pooled).half()
+    return Finetuned(anchor, 0.0).predict([example.text for example in examples], recipe.max_tokens).mean.half()
 
 
 def _parameter_groups(model: torch.nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
@@ -280,7 +348,7 @@ def evaluate(student: Finetuned, dev: Path) -> dict[str, float]:
     scores: dict[str, float] = {}
     for name, file in (("sst2", "sst2_dev.tsv"), ("tweets", "tweets_dev.tsv"), ("trees", "sst_trees_dev.txt")):
         examples = [example for example in data.load(dev / file) if example.whole]
-        logits, _ = student.predict([example.text for example in examples])
+        logits = student.predict([example.text for example in examples]).logits.numpy()
         labels = np.array([np.argmax(example.target or ()) for example in examples])
         if name == "sst2":
             scores[name] = metrics.accuracy(np.where(logits[:, 2] > logits[:, 0], 2, 0), labels)
@@ -288,7 +356,7 @@ def evaluate(student: Finetuned, dev: Path) -> dict[str, float]:
             measure = metrics.macro_recall if name == "tweets" else metrics.accuracy
             scores[name] = measure(logits.argmax(-1), labels)
     similarity, first, second = zip(*data.load_pairs(dev / "stsb_dev.tsv"), strict=True)
-    cosines = metrics.cosine(student.predict(first)[1], student.predict(second)[1])
+    cosines = metrics.cosine(student.predict(first).mean.numpy(), student.predict(second).mean.numpy())
     scores["stsb"] = metrics.spearman(cosines, np.array(similarity))
     return {name: round(score, 4) for name, score in scores.items()}
 
@@ -299,33 +367,56 @@ def _save(student: Finetuned, out: Path, record: dict[str, Any]) -> None:
     (out / "training.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
+class Taught(NamedTuple):
+    """A teacher's logits, float32 [n, 3], and last hidden states of [CLS], float16 [n, its hidden size], of n texts.
+
+    NaN for a text it did not label.
+    """
+
+    logits: Tensor
+    states: Tensor
+
+
 def label(checkpoint: str, texts: Sequence[str], out: Path, max_tokens: int = 128) -> None:
-    """Write a teacher's logits for each distinct text as Parquet: columns `text` and `logits`."""
+    """Write what a teacher says of each distinct text as Parquet: columns `text`, `logits` and `states`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     teacher = Finetuned(checkpoint, 0.0)
     distinct = sorted(set(texts), key=len)
-    schema = pa.schema({"text": pa.string(), "logits": pa.list_(pa.float32(), len(LABELS))})
+    sizes = {"logits": len(LABELS), "states": teacher.model.config.hidden_size}
+    types = {"logits": pa.float32(), "states": pa.float16()}
+    schema = pa.schema({"text": pa.string()} | {name: pa.list_(types[name], size) for name, size in sizes.items()})
     with _progress() as progress, pq.ParquetWriter(out, schema) as writer:
         bar = progress.add_task("labelling", total=len(distinct))
         for start in range(0, len(distinct), 4096):
             chunk = distinct[start : start + 4096]
-            logits, _ = teacher.predict(chunk, max_tokens)
-            writer.write_table(pa.table({"text": chunk, "logits": logits.tolist()}, schema=schema))
+            said = teacher.predict(chunk, max_tokens)
+            columns = {"logits": said.logits.numpy(), "states": said.cls.half().numpy()}
+            arrays = [pa.FixedSizeListArray.from_arrays(pa.array(c.reshape(-1)), sizes[n]) for n, c in columns.items()]
+            writer.write_table(pa.Table.from_arrays([pa.array(chunk), *arrays], schema=schema))
             progress.update(bar, advance=len(chunk))
 
 
-def read_labels(path: Path, texts: Sequence[str]) -> list[list[float]]:
-    """A teacher's logits for each of the texts, in their order; NaN for a text it did not label.
+def read_labels(path: Path, texts: Sequence[str]) -> Taught:
+    """What a teacher says of each of the texts, in their order.
 
     A text of the treebank has the same label with and without its tokenization, whichever the teacher read.
     """
     import pyarrow.parquet as pq
 
-    rows: list[Any] = pq.read_table(path).to_pylist()
-    known: dict[str, list[float]] = {data.detokenize(row["text"]): row["logits"] for row in rows}
-    return [known.get(data.detokenize(text), [math.nan] * len(LABELS)) for text in texts]
+    table = pq.read_table(path)
+    known_texts: list[Any] = table["text"].to_pylist()
+    rows = {data.detokenize(text): row for row, text in enumerate(known_texts)}
+    index = np.array([rows.get(data.detokenize(text), -1) for text in texts], np.int64)
+    found: list[Tensor] = []
+    for name in Taught._fields:
+        column: Any = table[name].combine_chunks()
+        known = column.flatten().to_numpy(zero_copy_only=False).reshape(len(table), column.type.list_size)
+        chosen = known[index]
+        chosen[index < 0] = math.nan
+        found.append(torch.tensor(chosen))
+    return Taught(*found)
 
 
 def _progress() -> Progress:

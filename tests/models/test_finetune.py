@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="PyTorch belongs to the training set: make test-models")
 
@@ -92,14 +93,14 @@ def trained(start: str, dev: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """The checkpoint of one run, and the loss of each of its steps."""
     out = tmp_path_factory.mktemp("trained")
     losses: list[float] = []
-    step = finetune._step
+    step = finetune.Run.step
 
-    def spy(*arguments: Any) -> float:
-        losses.append(step(*arguments))
+    def spy(run: finetune.Run, batch: list[int], rate: float) -> float:
+        losses.append(step(run, batch, rate))
         return losses[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetune, "_step", spy)
+        patch.setattr(finetune.Run, "step", spy)
         finetune.finetune(start, EXAMPLES, dev, out, replace(RECIPE, epochs=8), teacher=None)
     return out, losses
 
@@ -107,12 +108,18 @@ def trained(start: str, dev: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 # A whole run
 
 
+def mean_vectors(folder: str) -> NDArray[np.float32]:
+    """What a model makes of the texts."""
+    vectors: NDArray[np.float32] = Finetuned(folder, 0.0).predict(TEXTS).mean.numpy()
+    return vectors
+
+
 def test_the_loss_falls_until_the_words_are_learned(trained: tuple[Path, list[float]]) -> None:
     folder, losses = trained
     assert len(losses) == 8 * math.ceil(len(EXAMPLES) / RECIPE.batch)
     assert np.mean(losses[:6]) > 0.8
     assert np.mean(losses[-6:]) < 0.2
-    logits, _ = Finetuned(str(folder), 0.0).predict(TEXTS)
+    logits = Finetuned(str(folder), 0.0).predict(TEXTS).logits
     assert logits.argmax(-1).tolist() == [int(np.argmax(example.target or ())) for example in EXAMPLES]
 
 
@@ -145,9 +152,9 @@ def test_the_recipe_decides_the_run(start: str, dev: Path, tmp_path: Path) -> No
     recipe = replace(RECIPE, epochs=1, dropout=0.1)
     for name, seed in (("one", 0), ("again", 0), ("other", 1)):
         finetune.finetune(start, EXAMPLES, dev, tmp_path / name, replace(recipe, seed=seed), teacher=None)
-    one, again, other = (Finetuned(str(tmp_path / n), 0.0).predict(TEXTS)[0] for n in ("one", "again", "other"))
-    assert np.array_equal(one, again)
-    assert not np.allclose(one, other, atol=1e-3)
+    one, again, other = (Finetuned(str(tmp_path / n), 0.0).predict(TEXTS).logits for n in ("one", "again", "other"))
+    assert torch.equal(one, again)
+    assert not torch.allclose(one, other, atol=1e-3)
 
 
 def test_a_batch_that_does_not_fill_up_still_ends_an_epoch(start: str, dev: Path, tmp_path: Path) -> None:
@@ -156,12 +163,12 @@ def test_a_batch_that_does_not_fill_up_still_ends_an_epoch(start: str, dev: Path
 
 
 def test_the_embedding_term_keeps_the_mean_vectors_close(start: str, dev: Path, tmp_path: Path) -> None:
-    before = Finetuned(start, 0.0).predict(TEXTS)[1]
+    before = mean_vectors(start)
     closeness = {}
     for keep in (0.0, 10.0):
         out = tmp_path / str(keep)
         finetune.finetune(start, EXAMPLES, dev, out, replace(RECIPE, keep_embedding=keep), teacher=None)
-        closeness[keep] = float(metrics.cosine(before, Finetuned(str(out), 0.0).predict(TEXTS)[1]).mean())
+        closeness[keep] = float(metrics.cosine(before, mean_vectors(str(out))).mean())
     assert closeness[10.0] > 0.9
     assert closeness[0.0] < closeness[10.0] - 0.05
 
@@ -171,7 +178,7 @@ def test_the_mean_vectors_kept_are_those_of_the_anchor(start: str, dev: Path, tm
     keeping = replace(RECIPE, keep_embedding=10.0)
     finetune.finetune(start, EXAMPLES, dev, first, replace(RECIPE, keep_embedding=0.0), teacher=None)
     finetune.finetune(str(first), EXAMPLES, dev, second, keeping, teacher=None, anchor=start)
-    anchored, drifted, again = (Finetuned(str(one), 0.0).predict(TEXTS)[1] for one in (start, first, second))
+    anchored, drifted, again = (mean_vectors(str(one)) for one in (start, first, second))
     assert metrics.cosine(anchored, again).mean() > metrics.cosine(anchored, drifted).mean() + 0.02
 
 
@@ -203,22 +210,27 @@ def test_a_teachers_labels_come_back_as_it_gave_them(trained: tuple[Path, list[f
         "caf\u00e9 \U0001f600",
     ]
     finetune.label(str(folder), texts, tmp_path / "labels.parquet")
-    found = np.array(finetune.read_labels(tmp_path / "labels.parquet", list(reversed(texts))), np.float32)
-    expected = Finetuned(str(folder), 0.0).predict(list(reversed(texts)))[0]
-    assert np.allclose(found, expected, atol=1e-5)
+    found = finetune.read_labels(tmp_path / "labels.parquet", list(reversed(texts)))
+    expected = Finetuned(str(folder), 0.0).predict(list(reversed(texts)))
+    assert torch.allclose(found.logits, expected.logits, atol=1e-5)
+    assert torch.allclose(found.states.float(), expected.cls, atol=1e-2)
     tokenized, written = finetune.read_labels(
         tmp_path / "labels.parquet", ["the long and boring talk is awful .", "the long and boring talk is awful."]
-    )
-    assert tokenized == written
-    (unknown,) = finetune.read_labels(tmp_path / "labels.parquet", ["another"])
-    assert np.isnan(unknown).all()
+    ).logits
+    assert torch.equal(tokenized, written)
+    for unknown in finetune.read_labels(tmp_path / "labels.parquet", ["another"]):
+        assert unknown.isnan().all()
 
 
 def test_more_texts_than_are_labelled_at_once(trained: tuple[Path, list[float]], tmp_path: Path) -> None:
     folder, _ = trained
     texts = [f"it {'is ' * (i % 5)}good {i}" for i in range(4100)]
     finetune.label(str(folder), texts, tmp_path / "labels.parquet", max_tokens=8)
-    assert len(finetune.read_labels(tmp_path / "labels.parquet", texts)) == 4100
+    logits, states = finetune.read_labels(tmp_path / "labels.parquet", texts)
+    assert (logits.shape, states.shape) == ((4100, 3), (4100, 32))
+    assert not logits.isnan().any()
+    one = Finetuned(str(folder), 0.0).predict(texts[4000:4001], max_tokens=8)
+    assert torch.allclose(logits[4000], one.logits, atol=1e-5)
 
 
 def test_texts_without_a_label_are_learned_from_the_teacher(
@@ -228,9 +240,37 @@ def test_texts_without_a_label_are_learned_from_the_teacher(
     finetune.label(str(folder), TEXTS, tmp_path / "labels.parquet")
     unlabelled = [Example(text) for text in TEXTS]
     finetune.finetune(start, unlabelled, dev, tmp_path / "out", replace(RECIPE, epochs=8), tmp_path / "labels.parquet")
-    teacher = Finetuned(str(folder), 0.0).predict(TEXTS)[0].argmax(-1)
-    student = Finetuned(str(tmp_path / "out"), 0.0).predict(TEXTS)[0].argmax(-1)
+    teacher = Finetuned(str(folder), 0.0).predict(TEXTS).logits.argmax(-1).numpy()
+    student = Finetuned(str(tmp_path / "out"), 0.0).predict(TEXTS).logits.argmax(-1).numpy()
     assert metrics.accuracy(student, teacher) > 0.9
+
+
+def test_a_student_that_imitates_comes_closer_to_what_the_teacher_reads(
+    trained: tuple[Path, list[float]], start: str, dev: Path, tmp_path: Path
+) -> None:
+    folder, _ = trained
+    labels = tmp_path / "labels.parquet"
+    finetune.label(str(folder), TEXTS, labels)
+    unlabelled = [Example(text) for text in TEXTS]
+    states = finetune.read_labels(labels, TEXTS).states.float()
+    alike = {}
+    for imitate in (0.0, 3.0):
+        out = tmp_path / str(imitate)
+        finetune.finetune(start, unlabelled, dev, out, replace(RECIPE, epochs=6, imitate=imitate), labels)
+        alike[imitate] = alignment(Finetuned(str(out), 0.0).predict(TEXTS).cls, states)
+    assert alike[3.0] > alike[0.0]
+
+
+def alignment(one: Any, two: Any) -> float:
+    """Linear CKA (Kornblith et al. 2019) of two sets of vectors of the same texts; 1 if one is the other turned."""
+    one, two = one - one.mean(0), two - two.mean(0)
+    shared, *own = (torch.linalg.matrix_norm(a.T @ b) for a, b in ((one, two), (one, one), (two, two)))
+    return float(shared**2 / (own[0] * own[1]))
+
+
+def test_imitating_nobody_is_refused(start: str, dev: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no teacher to imitate"):
+        finetune.finetune(start, EXAMPLES, dev, tmp_path, replace(RECIPE, imitate=1.0), teacher=None)
 
 
 # The model in training
@@ -249,13 +289,12 @@ def test_a_text_is_cleaned_as_in_serving_and_cut(start: str) -> None:
 def test_an_answer_depends_neither_on_its_place_nor_on_its_neighbours(start: str) -> None:
     model = Finetuned(start, 0.0)
     texts = [("the film is good and " * (1 + i % 4)).strip() for i in range(70)]
-    logits, pooled = model.predict(texts)
-    assert (logits.shape, pooled.shape) == ((70, 3), (70, 32))
-    assert logits.dtype == pooled.dtype == np.float32
+    found = model.predict(texts)
+    assert [tuple(one.shape) for one in found] == [(70, 3), (70, 32), (70, 32)]
+    assert {one.dtype for one in found} == {torch.float32}
     for i in (0, 3, 69):
-        alone_logits, alone_pooled = model.predict([texts[i]])
-        assert np.allclose(alone_logits[0], logits[i], atol=1e-5)
-        assert np.allclose(alone_pooled[0], pooled[i], atol=1e-5)
+        for alone, together in zip(model.predict([texts[i]]), found, strict=True):
+            assert torch.allclose(alone[0], together[i], atol=1e-5)
 
 
 def test_texts_are_run_in_chunks_of_bounded_size(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,34 +308,35 @@ def test_texts_are_run_in_chunks_of_bounded_size(start: str, monkeypatch: pytest
 
     monkeypatch.setattr(model, "forward", spy)
     texts = ["good " * (1 + i % 40) for i in range(100)]
-    expected = model.predict(texts)[0]
+    expected = model.predict(texts).logits
     monkeypatch.setattr(finetune, "TOKENS_AT_ONCE", 128)
     sizes.clear()
-    assert np.allclose(model.predict(texts)[0], expected, atol=1e-5)
+    assert torch.allclose(model.predict(texts).logits, expected, atol=1e-5)
     assert max(sizes) <= 128
 
 
-def test_the_pooled_vector_is_the_mean_of_the_tokens_that_are_no_padding(start: str) -> None:
+def test_the_vectors_are_the_mean_of_the_tokens_that_are_no_padding_and_the_first(start: str) -> None:
     model = Finetuned(start, 0.0)
     model.model.eval()
     short, long = model.encode(["good film", "the film is good and the book is long"], 32)
     with torch.no_grad():
         hidden = model.model(torch.tensor([short]), output_hidden_states=True).hidden_states[-1]
-        _, pooled = model.forward([short, long])
-    assert torch.allclose(pooled[0], hidden[0].mean(0), atol=1e-5)
+        found = model.forward([short, long])
+    assert torch.allclose(found.mean[0], hidden[0].mean(0), atol=1e-5)
+    assert torch.allclose(found.cls[0], hidden[0, 0], atol=1e-5)
 
 
 def test_half_precision_changes_little_and_is_not_seen_outside(
     trained: tuple[Path, list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Finetuned(str(trained[0]), 0.0)
-    exact_logits, exact_pooled = model.predict(TEXTS)
+    exact = model.predict(TEXTS)
     monkeypatch.setattr(finetune, "has_bf16", lambda: True)
-    logits, pooled = model.predict(TEXTS)
-    assert logits.dtype == pooled.dtype == np.float32
-    assert not np.array_equal(logits, exact_logits)
-    assert np.allclose(logits, exact_logits, atol=0.3)
-    assert metrics.cosine(pooled, exact_pooled).min() > 0.999
+    rough = model.predict(TEXTS)
+    assert {one.dtype for one in rough} == {torch.float32}
+    assert not torch.equal(rough.logits, exact.logits)
+    assert torch.allclose(rough.logits, exact.logits, atol=0.3)
+    assert metrics.cosine(rough.mean.numpy(), exact.mean.numpy()).min() > 0.999
 
 
 def test_dropout_is_what_was_asked_for(start: str) -> None:
@@ -392,6 +432,24 @@ def test_where_the_teacher_gave_no_label_the_texts_own_speaks_alone() -> None:
 
 def test_a_text_with_neither_label_nor_teacher_teaches_nothing() -> None:
     assert loss([(0.0, 0.0, 0.0)]) == 0.0
+
+
+def test_teachers_vectors_are_standardized_as_a_whole() -> None:
+    states = torch.tensor([[1.0, 10.0], [3.0, 10.0], [math.nan, math.nan]]).half()
+    found = finetune.standardized(states)
+    assert found[:2].flatten().tolist() == pytest.approx([-math.sqrt(2), 0.0, math.sqrt(2), 0.0], abs=1e-3)
+    assert found[2].isnan().all()
+
+
+def test_unlikeness_is_the_mean_square_over_the_texts_that_the_teacher_read() -> None:
+    imitated = torch.tensor([[1.0, 0.0], [5.0, 5.0]], requires_grad=True)
+    states = torch.tensor([[0.0, 2.0], [math.nan, math.nan]])
+    far = finetune.unlike(imitated, states)
+    assert far.item() == pytest.approx(2.5)
+    far.backward()
+    assert imitated.grad is not None
+    assert imitated.grad[1].tolist() == [0.0, 0.0]
+    assert finetune.unlike(imitated, states[1:].expand(2, 2)).item() == 0.0
 
 
 def test_drift_is_the_angle_to_the_start_and_costs_what_the_recipe_says() -> None:
