@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from models import fidelity, heads, source, vocabulary
+from models import fidelity, heads, source, storage, vocabulary
 from models.checkpoint import Floats
 from models.export import CLASSIFY, EMBED
 from models.families import FAMILIES
@@ -142,6 +142,7 @@ class _Import:
         measured = {**classify.measures, **embed.measures, **found, "megabytes": sizes / 1e6}
         update: dict[str, Any] = {
             "quantization": chosen,
+            "words": storage.words(self._folder, (CLASSIFY, EMBED)),
             "golden": golden,
             "tolerance": tolerance,
             "metrics": {name: round(float(value), 6) for name, value in sorted(measured.items())},

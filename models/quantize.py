@@ -106,7 +106,13 @@ def quantize(
         classify=classify or choose(rows, "classify", bounds), embed=embed or choose(rows, "embed", bounds)
     )
     _write(out, found[chosen.classify], found[chosen.embed], half_words=True)
-    write(out, manifest.model_copy(update={"quantization": chosen, "files": checksums(out), "bounds": dict(bounds)}))
+    update = {
+        "quantization": chosen,
+        "words": storage.words(out, (CLASSIFY, EMBED)),
+        "files": checksums(out),
+        "bounds": dict(bounds),
+    }
+    write(out, manifest.model_copy(update=update))
     text = table(rows, chosen)
     (work / f"{TABLE}.json").write_text(
         json.dumps({"chosen": chosen.model_dump(), "ways": rows}, indent=1) + "\n", encoding="utf-8"

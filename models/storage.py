@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import onnx
 from onnx import TensorProto
+
+from service.artifact import Table
+from service.engine import WORDS
 
 WEIGHTS = "weights.bin"
 ALIGNMENT = 4096  # bytes: tensors start on a page, so that they can be mapped instead of read
@@ -36,6 +39,23 @@ def save(folder: Path, models: Mapping[str, onnx.ModelProto]) -> None:
         (folder / f"{name}.partial").write_bytes(model.SerializeToString(deterministic=True))
     for name in (WEIGHTS, *models):
         (folder / f"{name}.partial").replace(folder / name)
+
+
+def words(folder: Path, graphs: Iterable[str]) -> Table | None:
+    """The word table of the graphs in a folder, if it is in a file beside them and the same for all."""
+    tables = [_table(onnx.load(folder / name, load_external_data=False)) for name in graphs]
+    return tables[0] if all(table == tables[0] for table in tables) else None
+
+
+def _table(model: onnx.ModelProto) -> Table | None:
+    for tensor in model.graph.initializer:
+        if tensor.name == WORDS and tensor.data_location == TensorProto.EXTERNAL:
+            where = {entry.key: entry.value for entry in tensor.external_data}
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).name
+            return Table.model_validate(
+                {"file": where["location"], "offset": where["offset"], "dtype": dtype, "shape": tuple(tensor.dims)}
+            )
+    return None
 
 
 def _refer(tensor: TensorProto, offset: int) -> None:

@@ -40,6 +40,15 @@ class Quantization(_Frozen):
     embed: str
 
 
+class Table(_Frozen):
+    """The word table, where both graphs have the same one: an array of a type and shape, from a byte of a file on."""
+
+    file: str
+    offset: int = Field(ge=0)
+    dtype: Literal["float16", "float32"]
+    shape: tuple[int, int]
+
+
 class Golden(_Frozen):
     """A text with the answer that was served when the model was made: all logits, and how its mean vector begins.
 
@@ -72,6 +81,7 @@ class Manifest(_Frozen):
     temperature: float = Field(gt=0)
     last_layer: Literal["cls_only", "full"]
     graphs: Graphs
+    words: Table | None = None
     quantization: Quantization
     files: dict[str, str]
     golden: tuple[Golden, ...]
@@ -112,7 +122,8 @@ class Artifact:
         """
         artifact = cls(folder, *_read(folder / MANIFEST))
         manifest = artifact.manifest
-        for needed in (manifest.graphs.classify, manifest.graphs.embed, "tokenizer.json"):
+        words = (manifest.words.file,) if manifest.words else ()
+        for needed in (manifest.graphs.classify, manifest.graphs.embed, "tokenizer.json", *words):
             if needed not in manifest.files:
                 raise ArtifactError(f"{folder / MANIFEST} gives no sha256 of {needed}")
         for name, expected in manifest.files.items():

@@ -19,6 +19,9 @@ Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 # Fusions that ONNX Runtime would apply again when a session is made, into kernels slower than the nodes they replace.
+WORDS = "words"
+"""What a graph calls its word table."""
+
 SLOWER = {"SkipLayerNormFusion", "BiasSkipLayerNormFusion"}
 
 
@@ -34,9 +37,10 @@ class Engine:
 
     def __init__(self, artifact: Artifact) -> None:
         """Load both graphs. Raises ArtifactError for a file that ONNX Runtime does not accept."""
-        graphs = artifact.manifest.graphs
-        self._classify = _Graph(artifact.path(graphs.classify), artifact.manifest.max_tokens)
-        self._embed = _Graph(artifact.path(graphs.embed), artifact.manifest.max_tokens)
+        graphs, longest = artifact.manifest.graphs, artifact.manifest.max_tokens
+        words = _words(artifact)
+        self._classify = _Graph(artifact.path(graphs.classify), longest, words)
+        self._embed = _Graph(artifact.path(graphs.embed), longest, words)
 
     @property
     def pooled(self) -> frozenset[str]:
@@ -60,8 +64,9 @@ class Engine:
 class _Graph:
     """A graph ready to run. Of a text that runs alone there is nothing to mask, but a graph may ask for the mask."""
 
-    def __init__(self, path: Path, max_tokens: int) -> None:
-        self._session = session(path)
+    def __init__(self, path: Path, max_tokens: int, words: onnxruntime.OrtValue | None) -> None:
+        self._words = words  # a session reads the memory that it was given, and does not keep it
+        self._session = session(path, words)
         self.outputs = frozenset(output.name for output in self._session.get_outputs())
         asked = {given.name for given in self._session.get_inputs()}
         self._mask = np.ones((1, max_tokens), np.int64) if "attention_mask" in asked else None
@@ -79,6 +84,20 @@ class _Graph:
         return [array[0] for array in arrays]
 
 
+def _words(artifact: Artifact) -> onnxruntime.OrtValue | None:
+    """The word table, mapped once for both graphs: each would map it for itself, and so much of it would be resident
+    twice as texts have touched. Raises ArtifactError for a file that is too short."""
+    table = artifact.manifest.words
+    if table is None:
+        return None
+    path = artifact.path(table.file)
+    try:
+        mapped = np.memmap(path, table.dtype, "r", table.offset, table.shape)
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path} does not hold the words that the manifest says: {error}") from error
+    return onnxruntime.OrtValue.ortvalue_from_numpy(mapped)
+
+
 @cache
 def share_arena() -> None:
     """Give all sessions of this process one memory arena. With an arena of its own, each would keep the largest run's
@@ -89,8 +108,11 @@ def share_arena() -> None:
     onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, -1, -1, -1))
 
 
-def session(path: Path) -> onnxruntime.InferenceSession:
-    """A session that runs a graph as it is written, on one thread. Raises ArtifactError if it does not load."""
+def session(path: Path, words: onnxruntime.OrtValue | None = None) -> onnxruntime.InferenceSession:
+    """A session that runs a graph as it is written, on one thread, its word table given or its own.
+
+    A given one must outlive the session. Raises ArtifactError if the graph does not load.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -103,6 +125,8 @@ def session(path: Path) -> onnxruntime.InferenceSession:
     options.add_session_config_entry("session.use_env_allocators", "1")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    if words is not None:
+        options.add_initializer(WORDS, words)
     if saturates():
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:

@@ -82,7 +82,7 @@ def test_a_manifest_that_is_not_json(folder: Path) -> None:
         Artifact.open(folder)
 
 
-@pytest.mark.parametrize("name", ["classify.onnx", "embed.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["classify.onnx", "embed.onnx", "tokenizer.json", "weights.bin"])
 def test_what_is_served_must_have_a_checksum(folder: Path, name: str) -> None:
     rewrite(folder, lambda manifest: manifest["files"].pop(name))
     with pytest.raises(ArtifactError, match=f"gives no sha256 of {name}"):

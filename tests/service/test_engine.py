@@ -88,6 +88,35 @@ def test_a_file_that_is_no_graph(tmp_path: Path) -> None:
         Engine(Artifact(tmp_path, Artifact.open(TINY).manifest))
 
 
+def test_the_word_table_is_mapped_once_and_is_that_of_the_graphs(engine: Engine, tmp_path: Path) -> None:
+    manifest = Artifact.open(TINY).manifest
+    assert manifest.words is not None
+    apart = Engine(Artifact(TINY, manifest.model_copy(update={"words": None})))
+    for length in (1, 9, 64):
+        ids = some_ids(length)
+        assert all(map(np.array_equal, engine.classify(ids), apart.classify(ids)))
+        assert np.array_equal(engine.embed(ids), apart.embed(ids))
+
+    shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
+    table = np.memmap(
+        tmp_path / manifest.words.file, manifest.words.dtype, "r+", manifest.words.offset, manifest.words.shape
+    )
+    shared = Engine(Artifact(tmp_path, manifest))
+    ids = some_ids(9)
+    before = shared.classify(ids), shared.embed(ids)
+    table[ids] += 1
+    assert not np.array_equal(shared.classify(ids).logits, before[0].logits)
+    assert not np.array_equal(shared.embed(ids), before[1])
+
+
+def test_a_word_table_that_its_file_does_not_hold(tmp_path: Path) -> None:
+    shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
+    manifest = Artifact.open(TINY).manifest
+    (tmp_path / "weights.bin").write_bytes(b"short")
+    with pytest.raises(ArtifactError, match=r"weights\.bin does not hold the words"):
+        Engine(Artifact(tmp_path, manifest))
+
+
 def test_the_session_runs_the_graph_as_written(tmp_path: Path) -> None:
     """ONNX Runtime fuses again when a session is made; the slow fusions stay off, and a new release adds none."""
     options = session(TINY / "classify.onnx").get_session_options()
