@@ -84,6 +84,11 @@ THIRD_DATA = $(foreach f,sst_trees_train.txt$(,)phrase_words=8 sst_trees_train.t
 FOURTH_DATA = --train $(WORK)/augmented.tsv $(foreach f,sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500 \
 	sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 tweets_train.tsv$(,)take=10000 $(RATED),--train $(DATA)/$f) \
 	--train $(WORK)/templates.tsv,take=6000
+FIFTH_DATA = --train $(WORK)/recombined.tsv --train $(WORK)/augmented.tsv,take=24000 $(foreach f,sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500 \
+	tweets_train.tsv$(,)take=12000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv,take=6000
+SIXTH_DATA = --train $(WORK)/recombined.tsv,take=10000 --train $(WORK)/templates.tsv,take=8000 $(foreach f,$(SENTENCES) \
+	tweets_train.tsv$(,)take=6000 $(RATED),--train $(DATA)/$f)
+SENTENCES = sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0
 RATED := product_reviews_train.tsv rated_product_snippets_train.tsv rated_editorial_snippets_train.tsv rated_tweets_train.tsv
 , := ,
 MODELS := $(BIN)/python -m models
@@ -97,7 +102,8 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) finetune --start $$(sed -n 2p $(WORK)/starts) $(TEACHER_DATA) --dev $(DATA) --out $(WORK)/teacher \
 		--epochs 1 --batch 32 --rate 2.5e-5 --max-tokens 96
 	$(MODELS) augment $(WORK)/teacher --train $(DATA)/sst_trees_train.txt,phrases=0,neutral_phrases=0 --out $(WORK)/augmented.tsv
-	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) $(SECOND_DATA) --train $(WORK)/augmented.tsv --out $(WORK)/labels.parquet --max-tokens 96
+	$(MODELS) recombine $(DATA)/sst_trees_train.txt --each 6 --out $(WORK)/recombined.tsv
+	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) $(SECOND_DATA) --train $(WORK)/augmented.tsv --train $(WORK)/recombined.tsv --out $(WORK)/labels.parquet --max-tokens 96
 	$(MODELS) finetune --start $$(sed -n 1p $(WORK)/starts) $(STUDENT_DATA) --dev $(DATA) --out $(WORK)/student \
 		--teacher $(WORK)/labels.parquet --epochs 3 --rate 8e-5 --dropout 0.05 --max-tokens 96 --keep-embedding 2 --teacher-share 0.6
 	$(MODELS) finetune --start $(WORK)/student $(SECOND_DATA) --dev $(DATA) --out $(WORK)/second \
@@ -107,11 +113,17 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) finetune --start $(WORK)/third --anchor $$(sed -n 1p $(WORK)/starts) $(FOURTH_DATA) --dev $(DATA) --out $(WORK)/fourth \
 		--teacher $(WORK)/labels.parquet --epochs 1 --rate 8e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --seed 5
 	$(MODELS) average $(WORK)/third $(WORK)/fourth --out $(WORK)/mean
-	$(MODELS) export $(WORK)/mean --out models/sentiment-en
+	$(MODELS) finetune --start $(WORK)/mean --anchor $$(sed -n 1p $(WORK)/starts) $(FIFTH_DATA) --dev $(DATA) --out $(WORK)/fifth \
+		--teacher $(WORK)/labels.parquet --epochs 2 --rate 1e-4 --dropout 0.05 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --imitate 1.5 --seed 6
+	$(MODELS) average $(foreach n,1 2 3 4,$(WORK)/fifth) $(WORK)/mean --out $(WORK)/nearer
+	$(MODELS) label $(WORK)/teacher --train $(WORK)/recombined.tsv --train $(DATA)/$(SENTENCES) --out $(WORK)/films.parquet --max-tokens 96
+	$(MODELS) finetune --start $(WORK)/nearer --anchor $$(sed -n 1p $(WORK)/starts) $(SIXTH_DATA) --dev $(DATA) --out $(WORK)/sixth \
+		--teacher $(WORK)/films.parquet --epochs 1 --rate 5e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --imitate 1 --seed 8
+	$(MODELS) export $(WORK)/sixth --out models/sentiment-en
 	$(MODELS) quantize models/sentiment-en --data $(DATA)
-	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/mean --data $(DATA)
+	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/sixth --data $(DATA)
 	$(MODELS) checklist models/sentiment-en --record
-	$(MODELS) card models/sentiment-en $(foreach pass,student second third fourth,--training $(WORK)/$(pass)/training.json) \
+	$(MODELS) card models/sentiment-en $(foreach pass,student second third fourth fifth sixth,--training $(WORK)/$(pass)/training.json) \
 		--table models/sentiment-en/fp32/quantization.md
 	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg
 	rm -rf models/sentiment-en/fp32
