@@ -76,13 +76,13 @@ container-test: ## build the image with Docker and check what it has to do, on P
 WORK := build/model
 TEACHER_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=9000$(,)neutral_phrases=2500 tweets_train.tsv$(,)take=11000 $(RATED),--train $(DATA)/$f)
 STUDENT_DATA = $(foreach f,sst_trees_train.txt$(,)phrases=24000$(,)neutral_phrases=5000 tweets_train.tsv$(,)take=25000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv,take=4000
-SECOND_DATA = $(foreach f,sst_trees_train.txt$(,)neutral_phrases=25000 sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 \
+SECOND_DATA = $(foreach f,sst_trees_train.txt$(,)neutral_phrases=25000 $(SENTENCES) \
 	tweets_train.tsv$(,)take=20000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv,take=4000
-THIRD_DATA = $(foreach f,sst_trees_train.txt$(,)phrase_words=8 sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 \
+THIRD_DATA = $(foreach f,sst_trees_train.txt$(,)phrase_words=8 $(SENTENCES) \
 	tweets_train.tsv$(,)take=12000 rated_editorial_snippets_train.tsv rated_product_snippets_train.tsv,--train $(DATA)/$f) \
 	--train $(WORK)/templates.tsv,take=6000
 FOURTH_DATA = --train $(WORK)/augmented.tsv $(foreach f,sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500 \
-	sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0 tweets_train.tsv$(,)take=10000 $(RATED),--train $(DATA)/$f) \
+	$(SENTENCES) tweets_train.tsv$(,)take=10000 $(RATED),--train $(DATA)/$f) \
 	--train $(WORK)/templates.tsv,take=6000
 FIFTH_DATA = --train $(WORK)/recombined.tsv --train $(WORK)/augmented.tsv,take=24000 $(foreach f,sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500 \
 	tweets_train.tsv$(,)take=12000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv,take=6000
@@ -101,7 +101,7 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) templates --out $(WORK)/templates.tsv
 	$(MODELS) finetune --start $$(sed -n 2p $(WORK)/starts) $(TEACHER_DATA) --dev $(DATA) --out $(WORK)/teacher \
 		--epochs 1 --batch 32 --rate 2.5e-5 --max-tokens 96
-	$(MODELS) augment $(WORK)/teacher --train $(DATA)/sst_trees_train.txt,phrases=0,neutral_phrases=0 --out $(WORK)/augmented.tsv
+	$(MODELS) augment $(WORK)/teacher --train $(DATA)/$(SENTENCES) --out $(WORK)/augmented.tsv
 	$(MODELS) recombine $(DATA)/sst_trees_train.txt --each 6 --out $(WORK)/recombined.tsv
 	$(MODELS) label $(WORK)/teacher $(STUDENT_DATA) $(SECOND_DATA) --train $(WORK)/augmented.tsv --train $(WORK)/recombined.tsv --out $(WORK)/labels.parquet --max-tokens 96
 	$(MODELS) finetune --start $$(sed -n 1p $(WORK)/starts) $(STUDENT_DATA) --dev $(DATA) --out $(WORK)/student \

@@ -68,7 +68,7 @@ def augment(
 
     texts = [example.text for example in data.mix([data.Source.parse(one) for one in train], seed)]
     made = augment.variants(texts, augment.neighbours(checkpoint), each, seed)
-    typer.echo(f"{augment.write(out, made)} texts")
+    typer.echo(f"{data.write_texts(out, made)} texts")
 
 
 @app.command()
@@ -81,9 +81,8 @@ def recombine(
     """Write sentences made from parsed ones by exchanging parts, for a teacher to label."""
     from models import data, recombine
 
-    made = recombine.recombine(recombine.read(trees), each, seed)
-    count = data.write_tsv(out, ("text",), ([text] for text in made))
-    typer.echo(f"{count} texts")
+    made = recombine.recombine(list(data.read_trees(trees)), each, seed)
+    typer.echo(f"{data.write_texts(out, made)} texts")
 
 
 @app.command()

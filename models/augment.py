@@ -19,7 +19,6 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 
 from models.checkpoint import WEIGHTS
-from models.data import write_tsv
 
 NEAREST = 12
 CHANGED = 0.4
@@ -82,8 +81,3 @@ def vary(text: str, near: Mapping[str, list[str]], rng: random.Random) -> str:
         return "" if chance < LEFT_OUT else rng.choice(near[word.lower()])
 
     return " ".join(_WORD.sub(replaced, text).split())
-
-
-def write(out: Path, texts: Sequence[str]) -> int:
-    """Write texts as TSV with the one column `text`; how many there are."""
-    return write_tsv(out, ("text",), ([text] for text in texts))

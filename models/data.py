@@ -80,6 +80,11 @@ def write_tsv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]])
     return len(lines) - 1
 
 
+def write_texts(path: Path, texts: Iterable[str]) -> int:
+    """Write texts without labels, for a teacher to label, as a file that `load` reads; how many there are."""
+    return write_tsv(path, ("text",), ([text] for text in texts))
+
+
 _TO_SPACES = str.maketrans("\t\n\r", "   ")
 
 
@@ -132,20 +137,10 @@ def _target_of_rating(valence: float) -> Target:
 
 
 def _trees(path: Path) -> Iterator[Example]:
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                *phrases, sentence = _phrases(line)
-            except (IndexError, ValueError):
-                raise ValueError(f"{path}, line {number}: not a bracketed tree with labels 0 to 4") from None
-            yield from (Example(text, HARD[_TREE_CLASSES[label]], whole=False) for label, text in phrases)
-            yield Example(sentence[1], HARD[_TREE_CLASSES[sentence[0]]])
-
-
-def _phrases(tree: str) -> Iterator[tuple[int, str]]:
-    """Every node of a tree as its label (0 to 4) and its words; the whole sentence comes last."""
-    words, nodes = read_tree(tree)
-    return ((node.label, " ".join(words[node.start : node.end])) for node in nodes)
+    for words, nodes in read_trees(path):
+        *phrases, sentence = ((node.label, " ".join(words[node.start : node.end])) for node in nodes)
+        yield from (Example(text, HARD[_TREE_CLASSES[label]], whole=False) for label, text in phrases)
+        yield Example(sentence[1], HARD[_TREE_CLASSES[sentence[0]]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +152,20 @@ class Node:
     end: int
 
 
+def read_trees(path: Path) -> Iterator[tuple[list[str], list[Node]]]:
+    """The words and nodes of each tree of a file, a tree a line. Raises ValueError naming a line that is none."""
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield read_tree(line)
+            except IndexError:
+                raise ValueError(f"{path}, line {number}: not a bracketed tree with labels 0 to 4") from None
+
+
 def read_tree(tree: str) -> tuple[list[str], list[Node]]:
     """The words of a bracketed tree and its nodes; each comes after those inside it, the whole sentence last.
 
-    Raises IndexError for brackets that do not match.
+    Raises IndexError for brackets that do not match, or are not there.
     """
     words: list[str] = []
     nodes: list[Node] = []
@@ -174,7 +179,7 @@ def read_tree(tree: str) -> tuple[list[str], list[Node]]:
             words.append(word)
         else:
             nodes.append(Node(*opened.pop(), len(words)))
-    if opened:
+    if opened or not nodes:
         raise IndexError
     return words, nodes
 

@@ -212,7 +212,7 @@ def finetune(
     freeze(student.model, recipe.freeze)
     encoded = _encode(student, examples, recipe, teacher)
     anchors = _anchors(anchor or start, examples, recipe) if recipe.keep_embedding else None
-    run = Run(student, encoded, anchors, _guide(student, encoded) if recipe.imitate else None, recipe)
+    run = Run(student, encoded, anchors, recipe)
     steps = recipe.epochs * math.ceil(len(examples) / recipe.batch)
     record: dict[str, Any] = {"start": Path(start).name, "texts": len(examples), "recipe": asdict(recipe), "epochs": []}
     began = time.monotonic()
@@ -249,22 +249,15 @@ def _walk(encoded: Encoded, recipe: Recipe) -> Iterator[tuple[int, int, list[int
 class Run:
     """A training run between two steps: the student, what it learns from, and the optimizer.
 
-    `anchors` are the mean vectors it keeps, float16 [n, hidden]; `guide` leads its [CLS] vectors to the teacher's size.
+    `anchors` are the mean vectors it keeps, float16 [n, hidden]. Raises ValueError where there is nobody to imitate.
     """
 
-    def __init__(
-        self,
-        student: Finetuned,
-        encoded: Encoded,
-        anchors: Tensor | None,
-        guide: torch.nn.Linear | None,
-        recipe: Recipe,
-    ) -> None:
-        self._student, self._encoded, self._recipe = student, encoded, recipe
-        self._anchors, self._guide = anchors, guide
+    def __init__(self, student: Finetuned, encoded: Encoded, anchors: Tensor | None, recipe: Recipe) -> None:
+        self._student, self._encoded, self._anchors, self._recipe = student, encoded, anchors, recipe
+        self._guide = _guide(student, encoded) if recipe.imitate else None
         groups = _parameter_groups(student.model, recipe)
-        if guide is not None:
-            groups += [group | {"rate": GUIDE_RATE} for group in _parameter_groups(guide, recipe)]
+        if self._guide is not None:
+            groups += [group | {"rate": GUIDE_RATE} for group in _parameter_groups(self._guide, recipe)]
         self._optimizer = torch.optim.AdamW(groups, lr=recipe.rate, fused=True)
 
     def step(self, batch: list[int], rate: float) -> float:

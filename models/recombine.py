@@ -10,9 +10,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
-from models.data import Node, read_tree
+from models.data import Node
 
 Words = tuple[str, ...]
 Parsed = tuple[list[str], list[Node]]
@@ -23,12 +22,6 @@ OPENERS = 40
 """So many of the words that parts begin with are common enough to tell of what kind a part is."""
 EXCHANGED = (1, 2, 3)
 """How many parts of a sentence are exchanged, each as likely."""
-
-
-def read(path: Path) -> list[Parsed]:
-    """The sentences of a treebank file, one tree a line, as words and nodes."""
-    with path.open(encoding="utf-8-sig") as file:
-        return [read_tree(line) for line in file]
 
 
 def recombine(sentences: Sequence[Parsed], each: int, seed: int) -> list[str]:

@@ -59,5 +59,5 @@ def test_neighbours_are_the_words_with_the_closest_input_embeddings(checkpoint: 
 
 
 def test_the_written_file_is_a_training_file_without_labels(tmp_path: Path) -> None:
-    augment.write(tmp_path / "new.tsv", ['so "great"', "a tab\there"])
+    data.write_texts(tmp_path / "new.tsv", ['so "great"', "a tab\there"])
     assert data.load(tmp_path / "new.tsv") == [data.Example('so "great"'), data.Example("a tab here")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from models import recombine
-from models.data import Node, read_tree
+from models.data import Node, read_tree, read_trees
 
 TREES = (
     "(3 (2 (2 the) (2 film)) (3 (2 is) (3 (2 of) (3 (2 great) (2 charm)))))",
@@ -20,7 +20,7 @@ TREES = (
 def sentences(tmp_path: Path) -> list[recombine.Parsed]:
     path = tmp_path / "trees.txt"
     path.write_text("\n".join(TREES) + "\n", encoding="utf-8")
-    return recombine.read(path)
+    return list(read_trees(path))
 
 
 def test_parts_are_the_constituents_that_are_neither_a_word_nor_a_sentence(
