@@ -88,6 +88,9 @@ FIFTH_DATA = --train $(WORK)/recombined.tsv --train $(WORK)/augmented.tsv,take=2
 	tweets_train.tsv$(,)take=12000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv,take=6000
 SIXTH_DATA = --train $(WORK)/recombined.tsv,take=10000 --train $(WORK)/templates.tsv,take=8000 $(foreach f,$(SENTENCES) \
 	tweets_train.tsv$(,)take=6000 $(RATED),--train $(DATA)/$f)
+LONGER = sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500
+SHARPER_DATA = $(foreach f,sst_trees_train.txt$(,)phrase_words=4$(,)phrases=12000$(,)neutral_phrases=2500 tweets_train.tsv$(,)take=2500,--train $(DATA)/$f)
+SEVENTH_DATA = --train $(WORK)/more.tsv,take=80000 --train $(WORK)/templates.tsv,take=9000 $(foreach f,$(LONGER) tweets_train.tsv$(,)take=8000 $(RATED),--train $(DATA)/$f)
 SENTENCES = sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0
 RATED := product_reviews_train.tsv rated_product_snippets_train.tsv rated_editorial_snippets_train.tsv rated_tweets_train.tsv
 , := ,
@@ -119,11 +122,19 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) label $(WORK)/teacher --train $(WORK)/recombined.tsv --train $(DATA)/$(SENTENCES) --out $(WORK)/films.parquet --max-tokens 96
 	$(MODELS) finetune --start $(WORK)/nearer --anchor $$(sed -n 1p $(WORK)/starts) $(SIXTH_DATA) --dev $(DATA) --out $(WORK)/sixth \
 		--teacher $(WORK)/films.parquet --epochs 1 --rate 5e-5 --dropout 0.05 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --imitate 1 --seed 8
-	$(MODELS) export $(WORK)/sixth --out models/sentiment-en
+	$(MODELS) finetune --start $(WORK)/teacher $(SHARPER_DATA) --dev $(DATA) --out $(WORK)/sharper \
+		--epochs 1 --batch 32 --rate 2e-5 --max-tokens 80 --seed 11
+	$(MODELS) average $(WORK)/teacher $(WORK)/sharper --out $(WORK)/teachers
+	$(MODELS) recombine $(DATA)/sst_trees_train.txt --each 12 --seed 21 --out $(WORK)/more.tsv
+	$(MODELS) label $(WORK)/teachers --train $(WORK)/more.tsv --train $(DATA)/$(LONGER) --out $(WORK)/more.parquet --max-tokens 80 --seed 21
+	$(MODELS) finetune --start $(WORK)/sixth --anchor $$(sed -n 1p $(WORK)/starts) $(SEVENTH_DATA) --dev $(DATA) --out $(WORK)/seventh \
+		--teacher $(WORK)/more.parquet --epochs 2 --rate 8e-5 --dropout 0 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --imitate 1.5 --seed 21
+	$(MODELS) average $(foreach n,1 2 3 4 5,$(WORK)/seventh) $(foreach n,1 2 3,$(WORK)/sixth) --out $(WORK)/eighth
+	$(MODELS) export $(WORK)/eighth --out models/sentiment-en
 	$(MODELS) quantize models/sentiment-en --data $(DATA)
-	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/sixth --data $(DATA)
+	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/eighth --data $(DATA)
 	$(MODELS) checklist models/sentiment-en --record
-	$(MODELS) card models/sentiment-en $(foreach pass,student second third fourth fifth sixth,--training $(WORK)/$(pass)/training.json) \
+	$(MODELS) card models/sentiment-en $(foreach pass,student second third fourth fifth sixth seventh,--training $(WORK)/$(pass)/training.json) \
 		--table models/sentiment-en/fp32/quantization.md
 	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg
 	rm -rf models/sentiment-en/fp32

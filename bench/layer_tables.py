@@ -23,6 +23,7 @@ from bench.scenarios import (
     PRODUCT,
     SCENARIOS,
     SERVICE,
+    SHARED,
     SINGLE,
     SIZES,
     STOCK,
@@ -35,6 +36,7 @@ IN_PROCESS = {
     "tokenizer, 1 thread": (TOKENIZER, THREAD),
     "engine, 1 thread": (ENGINE, THREAD),
     "engine, 2 threads": (ENGINE, THREADS),
+    "engine, 1 text at a time on 2 threads": (SHARED, THREAD),
     "engine, mean of all tokens, 1 thread": (MEAN, THREAD),
     "tokenizer + engine, 1 thread": (BOTH, THREAD),
     "tokenizer + engine, 2 threads": (BOTH, THREADS),
@@ -72,7 +74,7 @@ def rates(layers: Results) -> str:
 def lengths(layers: Results) -> str:
     """Milliseconds of one run by tokens."""
     rows: list[list[str]] = []
-    for subject in (ENGINE, STOCK):
+    for subject in (ENGINE, SHARED, STOCK):
         facts = layers.subjects.get(subject, {})
         rows.append([f"{subject}, ms", *(spread(facts.get(f"ms_{n}_tokens", [])[:], "{:.2f}".format) for n in LENGTHS)])
     return table(["tokens", *(str(length) for length in LENGTHS)], rows)

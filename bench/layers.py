@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from bench.load import run
 from bench.machine import facts
 from bench.operations import Shape
 from bench.results import FOLDER, Results
-from bench.scenarios import BOTH, ENGINE, LENGTHS, MEAN, PRODUCT, STOCK, THREAD, THREADS, TOKENIZER
+from bench.scenarios import BOTH, ENGINE, LENGTHS, MEAN, PRODUCT, SHARED, STOCK, THREAD, THREADS, TOKENIZER
 
 PARTIAL = BUILD / "layers.json"
 
@@ -87,10 +88,13 @@ class Layers:
             if stock:
                 self._note(number, STOCK, threads, over(stock.classify, self._ids, threads))
             self._note(number, BOTH, threads, over(self._ours.label, self._texts, threads))
+        shared = partial(engine.classify, wide=True)
+        self._note(number, SHARED, 1, over(shared, self._ids))
         self._note(number, MEAN, 1, over(engine.embed, self._ids))
         self._note(number, TOKENIZER, 1, over(self._ours.tokenize, self._texts))
         for length in LENGTHS:
             self._results.note(ENGINE, f"ms_{length}_tokens", milliseconds(engine.classify, length))
+            self._results.note(SHARED, f"ms_{length}_tokens", milliseconds(shared, length))
             if stock:
                 self._results.note(STOCK, f"ms_{length}_tokens", milliseconds(stock.classify, length))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from models.families.encoder import Encoder
 from models.graph import Graph, Product
 from models.original import Answer
 from models.products import HEAD, Blocks8Bit, DynamicInt8, Either, Int8Matrix, float32
-from service.artifact import Manifest
-from service.engine import Engine, Ids
+from service.artifact import Artifact, Manifest
+from service.engine import WIDE, Engine, Ids, same_bits
 
 EXACT = "float32"
 FITTED_BYTES = 2**31
@@ -45,6 +45,13 @@ class Way:
     name: str
     product: Product
     measures: Mapping[str, float]
+
+
+def same_on_two_threads(artifact: Artifact, texts: Iterable[Ids]) -> bool:
+    """Whether the classify graph gives the same bits for every text on two threads as on one."""
+    wide = Artifact(artifact.folder, artifact.manifest.model_copy(update={"wide": True}))
+    engine = Engine(wide, cores=WIDE)
+    return engine.wide and all(same_bits(engine.classify(ids, wide=True), engine.classify(ids)) for ids in texts)
 
 
 def ways(encoder: Encoder, texts: Sequence[Ids], parameters: int) -> dict[str, Callable[[], Product | None]]:

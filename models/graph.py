@@ -181,7 +181,10 @@ class Writer:
         query = self.product(cls, f"{name}.query", *bert.scaled(layer.query))
         query = graph.node("Mul", graph.node("Unsqueeze", query, one), own)
         query = self.product(query, f"{name}.key", layer.key.weight.T)
-        scores = graph.node("FusedMatMul", query, x, domain=MICROSOFT, transB=1)
+        # Not q x^T: how far ONNX Runtime sums before it rounds depends on the columns of a thread, here the heads, and
+        # texts have rows. So a run on two threads gives what a run on one does.
+        scores = graph.node("FusedMatMul", x, query, domain=MICROSOFT, transB=1)
+        scores = graph.node("Transpose", scores, perm=[0, 2, 1])
         if self._bias:
             scores = graph.node("Add", scores, graph.node("Gather", self._bias, first, axis=2))
 

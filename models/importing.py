@@ -140,9 +140,12 @@ class _Import:
         golden, tolerance = self._golden(tokenizer, chosen)
         sizes = sum(path.stat().st_size for path in self._folder.iterdir() if path.is_file())
         measured = {**classify.measures, **embed.measures, **found, "megabytes": sizes / 1e6}
+        words = storage.words(self._folder, (CLASSIFY, EMBED))
+        made = Artifact(self._folder, self._manifest.model_copy(update={"words": words}))
         update: dict[str, Any] = {
             "quantization": chosen,
-            "words": storage.words(self._folder, (CLASSIFY, EMBED)),
+            "words": words,
+            "wide": fidelity.same_on_two_threads(made, self._texts),
             "golden": golden,
             "tolerance": tolerance,
             "metrics": {name: round(float(value), 6) for name, value in sorted(measured.items())},

@@ -16,6 +16,7 @@ from models import evaluation, metrics
 from models.checkpoint import Floats
 from models.evaluation import Answers, DevSets, Served
 from models.export import FLOAT32
+from models.fidelity import same_on_two_threads
 from models.manifest import broken, checksums, write
 from service.artifact import Artifact, Golden, Manifest
 from service.engine import Engine, Ids
@@ -75,12 +76,14 @@ def verify(out: Path, folder: Path, checkpoint: Path | None = None) -> Verdict:
     found["megabytes"] = sum(artifact.path(name).stat().st_size for name in artifact.manifest.files) / 1e6
     found = {name: round(float(value), 6) for name, value in found.items()}
     problems = broken(artifact.manifest.bounds, found)
+    console.print("comparing one thread with two")
+    wide = same_on_two_threads(artifact, _every_length(tokenizer))
     if made:
-        write(
-            out,
-            _finished(artifact, found, temperature, golden(engine, tokenizer, artifact.manifest.labels), checkpoint),
-        )
+        answers = golden(engine, tokenizer, artifact.manifest.labels)
+        write(out, _finished(artifact, found, temperature, answers, checkpoint, wide=wide))
     else:
+        if artifact.manifest.wide and not wide:
+            problems.append("two threads do not give the bits that one does, and the manifest says they do")
         problems += _golden_problems(
             artifact.manifest,
             golden(
@@ -206,17 +209,27 @@ def _finished(
     temperature: float,
     answers: tuple[Golden, ...],
     checkpoint: Path | None,
+    *,
+    wide: bool,
 ) -> Manifest:
     made_with = {name: version(name) for name in ("torch", "transformers")} if checkpoint else {}
     return artifact.manifest.model_copy(
         update={
             "temperature": temperature,
+            "wide": wide,
             "golden": answers,
             "metrics": dict(sorted(found.items())),
             "files": checksums(artifact.folder),
             "versions": artifact.manifest.versions | made_with,
         }
     )
+
+
+def _every_length(tokenizer: Tokenizer) -> Iterator[Ids]:
+    """Token ids of each length that the model reads, drawn from its vocabulary."""
+    rng = np.random.default_rng(0)
+    for length in range(1, tokenizer.max_tokens + 1):
+        yield rng.integers(0, tokenizer.vocabulary_size, length)
 
 
 def _golden_problems(manifest: Manifest, answers: Sequence[Golden]) -> list[str]:

@@ -65,7 +65,8 @@ class Manifest(_Frozen):
     """What a model is, what it was measured to do, and the sha256 of every file it is made of.
 
     `threshold` is the probability from which a label of a multi_label head holds. `valences` are those of the labels of
-    a softmax head, in [-1, 1]; without them, labels called negative and positive have -1 and 1.
+    a softmax head, in [-1, 1]; without them, labels called negative and positive have -1 and 1. `wide` says that the
+    classify graph was seen to give the same bits on two threads as on one.
     """
 
     format: Literal[1]
@@ -82,6 +83,7 @@ class Manifest(_Frozen):
     last_layer: Literal["cls_only", "full"]
     graphs: Graphs
     words: Table | None = None
+    wide: bool = False
     quantization: Quantization
     files: dict[str, str]
     golden: tuple[Golden, ...]

@@ -1,7 +1,8 @@
-"""Token ids to logits and vectors: one ONNX Runtime session per graph, shared by all threads."""
+"""Token ids to logits and vectors: ONNX Runtime sessions, shared by all threads."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,11 +19,22 @@ from service.saturation import saturates
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
-# Fusions that ONNX Runtime would apply again when a session is made, into kernels slower than the nodes they replace.
 WORDS = "words"
 """What a graph calls its word table."""
 
 SLOWER = {"SkipLayerNormFusion", "BiasSkipLayerNormFusion"}
+"""Fusions that ONNX Runtime would make again with a session, into kernels slower than the nodes they replace."""
+
+WIDE = 2
+"""Threads of a run that may take more than one. Fewer cores than that leave nothing to share it with."""
+WORTH_SHARING = 16
+"""Tokens from which on sharing a run between threads gains more than it costs."""
+TRIED = (16, 33, 47, 64, 100)
+"""Tokens of the runs that must give the same bits on this CPU's kernels, whatever the CPU the manifest was made on."""
+
+M_MMAP_THRESHOLD = -3  # of malloc.h
+LARGE_BLOCK = 1 << 20
+"""Bytes from which on a block of memory is one of the system's own, and goes back to it when it is freed."""
 
 
 class ClassifyOutput(NamedTuple):
@@ -35,24 +47,41 @@ class ClassifyOutput(NamedTuple):
 class Engine:
     """Runs one text at a time, at its own length, on the calling thread. Safe to call from any number of threads."""
 
-    def __init__(self, artifact: Artifact) -> None:
-        """Load both graphs. Raises ArtifactError for a file that ONNX Runtime does not accept."""
+    def __init__(self, artifact: Artifact, cores: int = 1) -> None:
+        """Load both graphs, for a process that may use so many cores.
+
+        Raises ArtifactError for a file that ONNX Runtime does not accept.
+        """
         graphs, longest = artifact.manifest.graphs, artifact.manifest.max_tokens
         words = _words(artifact)
         self._classify = _Graph(artifact.path(graphs.classify), longest, words)
         self._embed = _Graph(artifact.path(graphs.embed), longest, words)
+        self._wide: _Graph | None = None
+        if artifact.manifest.wide and cores >= WIDE:
+            wide = _Graph(artifact.path(graphs.classify), longest, words, WIDE)
+            tried = (np.arange(tokens, dtype=np.int64) for tokens in TRIED if tokens <= longest)
+            if all(same_bits(wide.classified(ids), self._classify.classified(ids)) for ids in tried):
+                self._wide = wide
+
+    @property
+    def wide(self) -> bool:
+        """Whether runs on `WIDE` cores are to be had: for a process and a graph that they suit."""
+        return self._wide is not None
 
     @property
     def pooled(self) -> frozenset[str]:
         """The vectors that `embed` can give."""
         return self._embed.outputs
 
-    def classify(self, ids: Ids) -> ClassifyOutput:
+    def classify(self, ids: Ids, *, wide: bool = False) -> ClassifyOutput:
         """Logits and [CLS] state of a text, given as token ids int64 [n] with 1 <= n <= max_tokens.
 
+        `wide` asks for a run on `WIDE` cores, for a time when nothing else needs them. It is heard where that is
+        faster and gives the same answer, bit for bit.
         Raises EngineError if the run fails or its result is not finite.
         """
-        return ClassifyOutput(*self._classify.run(("logits", "cls"), ids))
+        graph = self._wide if wide and self._wide and len(ids) >= WORTH_SHARING else self._classify
+        return graph.classified(ids)
 
     def embed(self, ids: Ids, pooled: Sequence[str] = ("mean",)) -> Floats:
         """The last hidden states of token ids as a vector float32 [hidden], not normalized, or several of them, one
@@ -64,12 +93,15 @@ class Engine:
 class _Graph:
     """A graph ready to run. Of a text that runs alone there is nothing to mask, but a graph may ask for the mask."""
 
-    def __init__(self, path: Path, max_tokens: int, words: onnxruntime.OrtValue | None) -> None:
+    def __init__(self, path: Path, max_tokens: int, words: onnxruntime.OrtValue | None, threads: int = 1) -> None:
         self._words = words  # a session reads the memory that it was given, and does not keep it
-        self._session = session(path, words)
+        self._session = session(path, words, threads)
         self.outputs = frozenset(output.name for output in self._session.get_outputs())
         asked = {given.name for given in self._session.get_inputs()}
         self._mask = np.ones((1, max_tokens), np.int64) if "attention_mask" in asked else None
+
+    def classified(self, ids: Ids) -> ClassifyOutput:
+        return ClassifyOutput(*self.run(("logits", "cls"), ids))
 
     def run(self, outputs: Sequence[str], ids: Ids) -> list[Floats]:
         feed = {"input_ids": ids[np.newaxis]}
@@ -82,6 +114,11 @@ class _Graph:
         if not all(np.isfinite(array).all() for array in arrays):
             raise EngineError("the run gave a value that is not finite")
         return [array[0] for array in arrays]
+
+
+def same_bits(one: Sequence[Floats], other: Sequence[Floats]) -> bool:
+    """Whether arrays are the same to the last bit."""
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True))
 
 
 def _words(artifact: Artifact) -> onnxruntime.OrtValue | None:
@@ -101,20 +138,27 @@ def _words(artifact: Artifact) -> onnxruntime.OrtValue | None:
 @cache
 def share_arena() -> None:
     """Give all sessions of this process one memory arena. With an arena of its own, each would keep the largest run's
-    memory for every thread that ever ran it; with none, the process grows to twice the size."""
+    memory for every thread that ever ran it; with none, the process grows to twice the size.
+
+    glibc keeps what it is given back for the next block of that size, up to the size that was freed last (the dynamic
+    M_MMAP_THRESHOLD of mallopt(3)), unless it is told a size once. Other C libraries have no such call.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
     memory = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
     )
     onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, -1, -1, -1))
 
 
-def session(path: Path, words: onnxruntime.OrtValue | None = None) -> onnxruntime.InferenceSession:
-    """A session that runs a graph as it is written, on one thread, its word table given or its own.
+def session(path: Path, words: onnxruntime.OrtValue | None = None, threads: int = 1) -> onnxruntime.InferenceSession:
+    """A session that runs a graph as it is written, on so many threads, its word table given or its own.
 
     A given one must outlive the session. Raises ArtifactError if the graph does not load.
     """
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     # The graphs are shaped by hand and gain nothing from optimization, but the rewrite that x64quantprecision asks for
@@ -123,7 +167,9 @@ def session(path: Path, words: onnxruntime.OrtValue | None = None) -> onnxruntim
     options.log_severity_level = 4
     share_arena()
     options.add_session_config_entry("session.use_env_allocators", "1")
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # The threads of a run wait for each other at every node, too short a time to sleep; between runs they do.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if threads > 1 else "0")
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     if words is not None:
         options.add_initializer(WORDS, words)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.artifact import Artifact, Golden
-from service.engine import Engine
+from service.engine import ClassifyOutput, Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError, ServiceError
 from service.heads import Head
 from service.metrics import Metrics
@@ -146,7 +146,7 @@ class Inference:
         self.digest = artifact.digest
         self.limits = limits
         self._tokenizer = Tokenizer(artifact.path("tokenizer.json"), self.manifest.max_tokens, self.manifest.cleanup)
-        self._engine = Engine(artifact)
+        self._engine = Engine(artifact, scheduler.size)
         self._head = Head(self.manifest)
         self._scheduler = scheduler
         self._metrics = metrics
@@ -383,10 +383,13 @@ class Inference:
         return _run([partial(self._logits, timings, ids) for ids in variants], join)
 
     def _logits(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
-        return self._timed(self._engine.classify, "classify", timings, ids).logits
+        return self._timed(self._classified, "classify", timings, ids).logits
 
     def _cls(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
-        return self._timed(self._engine.classify, "classify", timings, ids).cls
+        return self._timed(self._classified, "classify", timings, ids).cls
+
+    def _classified(self, ids: NDArray[np.int64]) -> ClassifyOutput:
+        return self._engine.classify(ids, wide=self._scheduler.calm)
 
     def _vectors(self, pooled: tuple[str, ...], timings: Timings, ids: NDArray[np.int64]) -> Floats:
         return self._timed(partial(self._engine.embed, pooled=pooled), "embed", timings, ids)

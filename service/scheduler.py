@@ -36,6 +36,10 @@ Task = Callable[[], Any]
 """What a worker calls for one text. It returns the text's outcome, or a Split."""
 
 
+CALM_SECONDS = 0.1
+"""So long must no two tasks have met for the one that runs to be thought the only one."""
+
+
 class Ticket(Future[T]):
     """A request's outcomes to come, and where its time goes."""
 
@@ -116,6 +120,7 @@ class Scheduler:
         self._running = 0
         self._alive = 0
         self._mean_seconds = 0.0
+        self._met = -math.inf
         self._open = False
         self._stopping = False
         self._given_up = False
@@ -141,6 +146,14 @@ class Scheduler:
     def accepting(self) -> bool:
         """Whether a request would be considered at all."""
         return self._open and not self._stopping
+
+    @property
+    def calm(self) -> bool:
+        """Whether what runs now is alone and has been for a while: the other workers' cores are likely to stay free.
+
+        Of callers that keep several tasks coming, one may find itself alone for a moment; it would have to share.
+        """
+        return self._running == 1 and not self._waiting and time.monotonic() - self._met > CALM_SECONDS
 
     def submit(
         self, tasks: Sequence[Task], units: Sequence[int] | None = None, timings: Timings | None = None
@@ -246,6 +259,8 @@ class Scheduler:
                 self._turns.remove(request)
             self._waiting -= work.units
             self._running += 1
+            if self._waiting or self._running > 1:
+                self._met = time.monotonic()
             return work
 
     def _discard(self, request: _Request) -> None:

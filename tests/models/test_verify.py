@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 
 from models.__main__ import app
 from models.evaluation import Answers, DevSets
+from models.fidelity import same_on_two_threads
 from models.manifest import BOUNDS, broken
 from models.verify import calibration_error, fit_temperature, verify, within_classes
 from service.artifact import Artifact
+from service.engine import ClassifyOutput, Engine, Ids
 
 TINY = Path(__file__).parents[1] / "tiny"
 
@@ -46,6 +48,7 @@ def test_the_command_fails_naming_each_broken_bound(made: Path, checkpoint: Path
     manifest = Artifact.open(made).manifest
     assert manifest.bounds == BOUNDS
     assert {"torch", "transformers", "onnxruntime"} <= set(manifest.versions)
+    assert manifest.wide
     assert 0 <= manifest.metrics["export_difference"] < 1e-4
     assert manifest.metrics["cosine_worst"] > 0.99
     assert {"sst2", "tweets_ece", "tweets_ece_raw", "rated_tweets_pearson", "megabytes"} <= set(manifest.metrics)
@@ -58,6 +61,36 @@ def test_a_finished_model_is_checked_and_left_alone(data: Path, tmp_path: Path) 
     assert not verdict.broken
     assert "agreement" not in verdict.metrics
     assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+def test_a_model_whose_bits_depend_on_the_threads_does_not_say_otherwise(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(manifest | {"wide": True}), encoding="utf-8")
+    assert not verify(tmp_path, data).broken
+    monkeypatch.setattr("models.verify.same_on_two_threads", lambda *_: False)
+    (problem,) = verify(tmp_path, data).broken
+    assert problem.startswith("two threads do not give the bits that one does")
+
+
+def test_two_threads_are_compared_on_every_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact = Artifact.open(TINY)
+    texts = [np.arange(5, 5 + length) for length in (1, 20, 40)]
+    assert same_on_two_threads(artifact, texts)
+    run = Engine.classify
+
+    def otherwise(self: Engine, ids: Ids, *, wide: bool = False) -> ClassifyOutput:
+        """The last bit of one text's logits depends on the threads."""
+        output = run(self, ids, wide=wide)
+        last = np.nextafter(output.logits, np.float32(9)) if wide and len(ids) == 40 else output.logits
+        return output._replace(logits=last)
+
+    monkeypatch.setattr(Engine, "classify", otherwise)
+    assert same_on_two_threads(artifact, texts[:2])
+    assert not same_on_two_threads(artifact, texts)
 
 
 def test_a_golden_text_with_another_answer_is_named(data: Path, tmp_path: Path) -> None:

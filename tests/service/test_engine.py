@@ -14,8 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from service.artifact import Artifact
-from service.engine import SLOWER, Engine, session
+from service.engine import SLOWER, WIDE, WORTH_SHARING, Engine, same_bits, session
 from service.errors import ArtifactError, EngineError
+from service.settings import DEFAULT_MODEL
 from service.tokenizer import Tokenizer
 
 TINY = Path(__file__).parents[1] / "tiny"
@@ -58,6 +59,58 @@ def test_same_ids_same_answer_bit_for_bit_under_load(engine: Engine) -> None:
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(answer, texts * 4))
     assert together == alone * 4
+
+
+def test_a_run_on_two_cores_gives_the_same_answer_bit_for_bit() -> None:
+    """Of the real model, whose matrices are large enough to be shared out, beside runs on one core."""
+    engine = Engine(Artifact.open(DEFAULT_MODEL), cores=2)
+    assert engine.wide
+    texts = [np.random.default_rng(size).integers(1000, 30_000, size) for size in (1, 15, 16, 17, 33, 40, 64, 131, 512)]
+
+    def answer(ids: NDArray[np.int64], wide: bool) -> bytes:
+        output = engine.classify(ids, wide=wide)
+        return output.logits.tobytes() + output.cls.tobytes()
+
+    on_one = [answer(ids, wide=False) for ids in texts]
+    assert [answer(ids, wide=True) for ids in texts] == on_one
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(answer, texts * 4, [True, False, True] * 12))
+    assert together == on_one * 4
+
+
+@pytest.fixture
+def wide() -> Artifact:
+    artifact = Artifact.open(TINY)
+    return Artifact(TINY, artifact.manifest.model_copy(update={"wide": True}))
+
+
+def test_a_run_is_wide_where_it_gains(wide: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not Engine(wide, cores=1).wide
+    assert not Engine(Artifact.open(TINY), cores=8).wide  # nobody saw that its answers stay the same
+    engine = Engine(wide, cores=8)
+    assert engine._wide is not None
+    assert engine._wide._session.get_session_options().intra_op_num_threads == WIDE
+    monkeypatch.setattr(engine._wide, "_session", None)
+    engine.classify(some_ids(WORTH_SHARING - 1), wide=True)
+    engine.classify(some_ids(WORTH_SHARING))
+    with pytest.raises(EngineError):
+        engine.classify(some_ids(WORTH_SHARING), wide=True)
+
+
+def test_no_run_is_wide_on_a_cpu_where_it_would_change_an_answer(
+    wide: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.engine.same_bits", lambda *_: False)
+    engine = Engine(wide, cores=2)
+    assert not engine.wide
+    engine.classify(some_ids(WORTH_SHARING), wide=True)
+
+
+def test_bits_are_compared_not_values() -> None:
+    one = [np.zeros(3, np.float32), np.ones(2, np.float32)]
+    assert same_bits(one, [array.copy() for array in one])
+    assert not same_bits(one, [one[0], np.nextafter(one[1], np.float32(2))])
+    assert not same_bits(one, [-one[0], one[1]])
 
 
 def test_too_many_tokens_fail_as_an_engine_error(engine: Engine) -> None:

@@ -83,10 +83,10 @@ def test_a_pool_that_the_graphs_lack_is_refused(inference: Inference, monkeypatc
 def test_a_failed_run_fails_its_own_text(inference: Inference, monkeypatch: pytest.MonkeyPatch) -> None:
     run = inference._engine.classify
 
-    def failing(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> object:
+    def failing(ids: np.ndarray[tuple[int], np.dtype[np.int64]], *, wide: bool) -> object:
         if len(ids) > 20:
             raise EngineError("the run failed")
-        return run(ids)
+        return run(ids, wide=wide)
 
     monkeypatch.setattr(inference._engine, "classify", failing)
     good, bad, also_good = inference.classify(["good", "bad " * 25, "film"]).result()

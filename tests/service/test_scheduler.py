@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from service.errors import EngineError, InputError, OverloadedError, RequestError, UnavailableError
 from service.metrics import Metrics
-from service.scheduler import Scheduler, Split, Task, Ticket
+from service.scheduler import CALM_SECONDS, Scheduler, Split, Task, Ticket
 
 GUARD = 60.0
 """Seconds after which a wait is a failure. No test that passes ever waits so long."""
@@ -226,6 +226,34 @@ def test_the_time_to_come_back_follows_from_how_long_tasks_take(start: Start, mo
         scheduler.submit([lambda: None] * 4)
     gate.let_go.set()
     assert refusal.value.retry_after == 4 * 5
+
+
+def test_a_task_is_calm_that_met_no_other_for_a_while(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("service.scheduler.time", SimpleNamespace(monotonic=lambda: now[0]))
+    scheduler = start(workers=2)
+    assert not scheduler.calm  # nothing runs
+    first, _ = hold(scheduler)
+    assert scheduler.calm
+    second, met = hold(scheduler)
+    assert not scheduler.calm
+    second.let_go.set()
+    assert met.result(GUARD)
+    while scheduler._running > 1:
+        time.sleep(0.001)
+    assert not scheduler.calm  # alone again, for how long nobody knows
+    now[0] += CALM_SECONDS + 0.01
+    assert scheduler.calm
+    first.let_go.set()
+
+
+def test_a_task_is_not_calm_while_others_wait(start: Start) -> None:
+    scheduler = start(workers=1)
+    gate, _ = hold(scheduler)
+    assert scheduler.calm
+    scheduler.submit([lambda: 1])
+    assert not scheduler.calm
+    gate.let_go.set()
 
 
 def test_what_would_be_done_too_late_is_refused_at_once(

@@ -88,7 +88,7 @@ def test_no_text_is_in_a_span_whatever_is_asked(spans: InMemorySpanExporter) -> 
         )
         client.post(f"/classify?text={SECRET}", json={"inputs": "good"})
         client.get(f"/{SECRET}?q={SECRET}")
-        client.app.state.service.models.get()._engine.classify = lambda *_: 1 / 0  # type: ignore[attr-defined]
+        client.app.state.service.models.get()._engine.classify = lambda *_, **__: 1 / 0  # type: ignore[attr-defined]
         client.post("/classify", json={"inputs": SECRET})
     found = spans.get_finished_spans()
     assert sum(span.kind is trace.SpanKind.SERVER for span in found) == 7
