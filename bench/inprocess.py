@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 
 from service.artifact import Artifact
-from service.engine import WIDE, Engine, Ids
+from service.engine import Engine, Ids
 from service.tokenizer import Tokenizer
 
 Item = TypeVar("Item")
@@ -35,7 +35,8 @@ class Ours:
         artifact = Artifact.open(folder)
         manifest = artifact.manifest
         self.classify_graph = artifact.path(manifest.graphs.classify)
-        self.engine = Engine(artifact, cores=WIDE)
+        self.engine = Engine(artifact)
+        self.engine.widen()
         self._tokenizer = Tokenizer(artifact.path("tokenizer.json"), manifest.max_tokens, manifest.cleanup)
 
     def tokenize(self, text: str) -> Ids:

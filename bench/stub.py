@@ -35,13 +35,13 @@ def once_inferred(real: Callable[..., Ticket[list[Any]]]) -> Callable[..., Ticke
     return classify
 
 
-def once_run(real: Callable[[Engine, Ids], ClassifyOutput]) -> Callable[[Engine, Ids], ClassifyOutput]:
+def once_run(real: Callable[..., ClassifyOutput]) -> Callable[..., ClassifyOutput]:
     """`Engine.classify`, run for the first text alone."""
     first: list[ClassifyOutput] = []
 
-    def classify(engine: Engine, ids: Ids) -> ClassifyOutput:
+    def classify(engine: Engine, ids: Ids, **how: Any) -> ClassifyOutput:
         if not first:
-            first.append(real(engine, ids))
+            first.append(real(engine, ids, **how))
         return first[0]
 
     return classify

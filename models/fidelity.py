@@ -17,7 +17,7 @@ from models.graph import Graph, Product
 from models.original import Answer
 from models.products import HEAD, Blocks8Bit, DynamicInt8, Either, Int8Matrix, float32
 from service.artifact import Artifact, Manifest
-from service.engine import WIDE, Engine, Ids, same_bits
+from service.engine import Engine, Ids, same_bits
 
 EXACT = "float32"
 FITTED_BYTES = 2**31
@@ -50,7 +50,8 @@ class Way:
 def same_on_two_threads(artifact: Artifact, texts: Iterable[Ids]) -> bool:
     """Whether the classify graph gives the same bits for every text on two threads as on one."""
     wide = Artifact(artifact.folder, artifact.manifest.model_copy(update={"wide": True}))
-    engine = Engine(wide, cores=WIDE)
+    engine = Engine(wide)
+    engine.widen()
     return engine.wide and all(same_bits(engine.classify(ids, wide=True), engine.classify(ids)) for ids in texts)
 
 

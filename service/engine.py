@@ -47,25 +47,31 @@ class ClassifyOutput(NamedTuple):
 class Engine:
     """Runs one text at a time, at its own length, on the calling thread. Safe to call from any number of threads."""
 
-    def __init__(self, artifact: Artifact, cores: int = 1) -> None:
-        """Load both graphs, for a process that may use so many cores.
-
-        Raises ArtifactError for a file that ONNX Runtime does not accept.
-        """
+    def __init__(self, artifact: Artifact) -> None:
+        """Load both graphs. Raises ArtifactError for a file that ONNX Runtime does not accept."""
         graphs, longest = artifact.manifest.graphs, artifact.manifest.max_tokens
-        words = _words(artifact)
-        self._classify = _Graph(artifact.path(graphs.classify), longest, words)
-        self._embed = _Graph(artifact.path(graphs.embed), longest, words)
+        self._artifact = artifact
+        self._words = _words(artifact)
+        self._classify = _Graph(artifact.path(graphs.classify), longest, self._words)
+        self._embed = _Graph(artifact.path(graphs.embed), longest, self._words)
         self._wide: _Graph | None = None
-        if artifact.manifest.wide and cores >= WIDE:
-            wide = _Graph(artifact.path(graphs.classify), longest, words, WIDE)
-            tried = (np.arange(tokens, dtype=np.int64) for tokens in TRIED if tokens <= longest)
-            if all(same_bits(wide.classified(ids), self._classify.classified(ids)) for ids in tried):
-                self._wide = wide
+
+    def widen(self) -> None:
+        """Make runs on `WIDE` cores possible, for a graph and a CPU where they change no bit of an answer.
+
+        Texts may be run meanwhile. Raises ArtifactError as loading does.
+        """
+        manifest = self._artifact.manifest
+        if not manifest.wide:
+            return
+        wide = _Graph(self._artifact.path(manifest.graphs.classify), manifest.max_tokens, self._words, WIDE)
+        tried = (np.arange(tokens, dtype=np.int64) for tokens in TRIED if tokens <= manifest.max_tokens)
+        if all(same_bits(wide.classified(ids), self._classify.classified(ids)) for ids in tried):
+            self._wide = wide
 
     @property
     def wide(self) -> bool:
-        """Whether runs on `WIDE` cores are to be had: for a process and a graph that they suit."""
+        """Whether runs on `WIDE` cores are to be had."""
         return self._wide is not None
 
     @property

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.artifact import Artifact, Golden
-from service.engine import ClassifyOutput, Engine
+from service.engine import WIDE, ClassifyOutput, Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError, ServiceError
 from service.heads import Head
 from service.metrics import Metrics
@@ -146,7 +146,7 @@ class Inference:
         self.digest = artifact.digest
         self.limits = limits
         self._tokenizer = Tokenizer(artifact.path("tokenizer.json"), self.manifest.max_tokens, self.manifest.cleanup)
-        self._engine = Engine(artifact, scheduler.size)
+        self._engine = Engine(artifact)
         self._head = Head(self.manifest)
         self._scheduler = scheduler
         self._metrics = metrics
@@ -168,6 +168,11 @@ class Inference:
         inference = cls(Artifact.open(folder), scheduler, metrics, limits, name)
         inference.check_golden()
         return inference
+
+    def widen(self) -> None:
+        """Let a text that is alone be classified on two cores, where this process has two workers."""
+        if self._scheduler.size >= WIDE:
+            self._engine.widen()
 
     @property
     def pools(self) -> list[Pool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -51,7 +52,10 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
     limits = Limits(**settings.limits)
 
     def open_model(folder: Path, name: str | None) -> Inference:
-        return Inference.open(folder, scheduler, metrics, limits, name)
+        inference = Inference.open(folder, scheduler, metrics, limits, name)
+        # It takes as long as a graph takes to load, and nothing is owed it: not before the service is ready.
+        threading.Thread(target=inference.widen, name="widen").start()
+        return inference
 
     service = State(
         metrics=metrics,

@@ -63,7 +63,8 @@ def test_same_ids_same_answer_bit_for_bit_under_load(engine: Engine) -> None:
 
 def test_a_run_on_two_cores_gives_the_same_answer_bit_for_bit() -> None:
     """Of the real model, whose matrices are large enough to be shared out, beside runs on one core."""
-    engine = Engine(Artifact.open(DEFAULT_MODEL), cores=2)
+    engine = Engine(Artifact.open(DEFAULT_MODEL))
+    engine.widen()
     assert engine.wide
     texts = [np.random.default_rng(size).integers(1000, 30_000, size) for size in (1, 15, 16, 17, 33, 40, 64, 131, 512)]
 
@@ -85,9 +86,12 @@ def wide() -> Artifact:
 
 
 def test_a_run_is_wide_where_it_gains(wide: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not Engine(wide, cores=1).wide
-    assert not Engine(Artifact.open(TINY), cores=8).wide  # nobody saw that its answers stay the same
-    engine = Engine(wide, cores=8)
+    unseen = Engine(Artifact.open(TINY))
+    unseen.widen()
+    assert not unseen.wide  # nobody saw that its answers stay the same
+    engine = Engine(wide)
+    engine.classify(some_ids(WORTH_SHARING), wide=True)  # before it can be: on one
+    engine.widen()
     assert engine._wide is not None
     assert engine._wide._session.get_session_options().intra_op_num_threads == WIDE
     monkeypatch.setattr(engine._wide, "_session", None)
@@ -101,7 +105,8 @@ def test_no_run_is_wide_on_a_cpu_where_it_would_change_an_answer(
     wide: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.engine.same_bits", lambda *_: False)
-    engine = Engine(wide, cores=2)
+    engine = Engine(wide)
+    engine.widen()
     assert not engine.wide
     engine.classify(some_ids(WORTH_SHARING), wide=True)
 

@@ -103,7 +103,7 @@ def test_a_full_queue_a_failed_run_and_a_deadline(
 
     seconds = [0.0, 0.5]
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         time.sleep(seconds.pop(0))
         raise EngineError("the run failed")
 
