@@ -81,10 +81,10 @@ SECOND_DATA = $(foreach f,sst_trees_train.txt$(,)neutral_phrases=25000 $(SENTENC
 THIRD_DATA = $(foreach f,sst_trees_train.txt$(,)phrase_words=8 $(SENTENCES) \
 	tweets_train.tsv$(,)take=12000 rated_editorial_snippets_train.tsv rated_product_snippets_train.tsv,--train $(DATA)/$f) \
 	--train $(WORK)/templates.tsv,take=6000
-FOURTH_DATA = --train $(WORK)/augmented.tsv $(foreach f,sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500 \
+FOURTH_DATA = --train $(WORK)/augmented.tsv $(foreach f,$(LONGER) \
 	$(SENTENCES) tweets_train.tsv$(,)take=10000 $(RATED),--train $(DATA)/$f) \
 	--train $(WORK)/templates.tsv,take=6000
-FIFTH_DATA = --train $(WORK)/recombined.tsv --train $(WORK)/augmented.tsv,take=24000 $(foreach f,sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500 \
+FIFTH_DATA = --train $(WORK)/recombined.tsv --train $(WORK)/augmented.tsv,take=24000 $(foreach f,$(LONGER) \
 	tweets_train.tsv$(,)take=12000 $(RATED),--train $(DATA)/$f) --train $(WORK)/templates.tsv,take=6000
 SIXTH_DATA = --train $(WORK)/recombined.tsv,take=10000 --train $(WORK)/templates.tsv,take=8000 $(foreach f,$(SENTENCES) \
 	tweets_train.tsv$(,)take=6000 $(RATED),--train $(DATA)/$f)
