@@ -157,6 +157,12 @@ class Catalog:
             self.default = name
         log.info("default model", model=name)
 
+    def rest(self) -> None:
+        """Return to the system the memory that runs took, for a time when there are none. Raises EngineError."""
+        for model in self._models.values():
+            model.give_back()
+        _give_back()
+
     def _put(self, model: Inference) -> None:
         with self._changing:
             replaced = model.name in self._models

@@ -174,6 +174,10 @@ class Inference:
         if self._scheduler.size >= WIDE:
             self._engine.widen()
 
+    def give_back(self) -> None:
+        """Return the memory that runs took to the system; the next ones take it again. Raises EngineError."""
+        self._engine.give_back()
+
     @property
     def pools(self) -> list[Pool]:
         """The ways to pool that this model's graphs have."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from service.errors import EngineError, OverloadedError, RequestError, ServiceError, UnavailableError
@@ -38,6 +39,9 @@ Task = Callable[[], Any]
 
 CALM_SECONDS = 0.1
 """So long must no two tasks have met for the one that runs to be thought the only one."""
+
+REST_SECONDS = 5.0
+"""So long must nothing have run for the workers to be at rest."""
 
 
 class Ticket(Future[T]):
@@ -106,7 +110,15 @@ class Scheduler:
     """Runs tasks on `workers` threads and admits requests while at most `capacity` runs are waiting, and no more than
     are thought to be done in `patience` seconds."""
 
-    def __init__(self, workers: int, capacity: int, metrics: Metrics, patience: float = math.inf) -> None:
+    def __init__(
+        self,
+        workers: int,
+        capacity: int,
+        metrics: Metrics,
+        patience: float = math.inf,
+        at_rest: Callable[[], object] | None = None,
+    ) -> None:
+        """`at_rest` is called on a worker once after each time of work, when nothing has run for `REST_SECONDS`."""
         self.capacity = capacity
         self.patience = patience
         self.size = workers
@@ -121,6 +133,8 @@ class Scheduler:
         self._alive = 0
         self._mean_seconds = 0.0
         self._met = -math.inf
+        self._at_rest = at_rest
+        self._ended: float | None = None
         self._open = False
         self._stopping = False
         self._given_up = False
@@ -135,6 +149,7 @@ class Scheduler:
             for thread in self._threads:
                 thread.start()
                 self._alive += 1
+            self._ended = time.monotonic()
             self._open = True
 
     @property
@@ -247,10 +262,13 @@ class Scheduler:
         self._waiting += sum(units)
         self._work_waits.notify(len(tasks))
 
-    def _take(self) -> _Work | None:
-        """The next request's next task; None when the workers are to end. Waits without polling."""
+    def _take(self) -> Callable[[], None] | None:
+        """What a worker does next: a request's next task, or a rest; None when it is to end. Waits without polling."""
         with self._lock:
-            self._work_waits.wait_for(lambda: self._turns or self._stopping)
+            while not self._work_waits.wait_for(lambda: self._turns or self._stopping, self._until_rest()):
+                if self._until_rest() == 0.0:
+                    self._ended = None
+                    return self._rest
             if self._stopping:
                 return None
             request = self._turns.take(time.monotonic())
@@ -261,7 +279,20 @@ class Scheduler:
             self._running += 1
             if self._waiting or self._running > 1:
                 self._met = time.monotonic()
-            return work
+            return partial(self._run, work)
+
+    def _until_rest(self) -> float | None:
+        """Seconds until a rest is due; None while something runs, whose worker will see to it, or after a rest."""
+        if self._at_rest is None or self._ended is None or self._running:
+            return None
+        return max(0.0, self._ended + REST_SECONDS - time.monotonic())
+
+    def _rest(self) -> None:
+        try:
+            if self._at_rest is not None:
+                self._at_rest()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the workers live on
+            log.error("rest failed", error=describe(error))
 
     def _discard(self, request: _Request) -> None:
         """Drop what a cancelled request still has waiting."""
@@ -284,10 +315,10 @@ class Scheduler:
 
     def _work(self) -> None:
         try:
-            while (work := self._take()) is not None:
-                self._run(work)
+            while (turn := self._take()) is not None:
+                turn()
                 # A thread that waits must not keep alive what it ran last: the model of it may have been unloaded.
-                del work
+                del turn
         finally:
             self._leave()
 
@@ -312,7 +343,8 @@ class Scheduler:
             self._answer(work, work.task)
         finally:
             with self._lock:
-                self._mean_seconds += 0.05 * (time.monotonic() - began - self._mean_seconds)
+                self._ended = time.monotonic()
+                self._mean_seconds += 0.05 * (self._ended - began - self._mean_seconds)
                 self._running -= 1
                 self._tell_if_idle()
 

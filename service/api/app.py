@@ -47,8 +47,6 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
     `place` is that of its process among several.
     """
     metrics = Metrics()
-    workers = settings.workers or max(1, usable_cores() // settings.processes)
-    scheduler = Scheduler(workers, settings.queue, metrics, settings.request_timeout)
     limits = Limits(**settings.limits)
 
     def open_model(folder: Path, name: str | None) -> Inference:
@@ -57,10 +55,13 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
         threading.Thread(target=inference.widen, name="widen").start()
         return inference
 
+    models = Catalog(open_model, metrics, settings.max_models)
+    workers = settings.workers or max(1, usable_cores() // settings.processes)
+    scheduler = Scheduler(workers, settings.queue, metrics, settings.request_timeout, at_rest=models.rest)
     service = State(
         metrics=metrics,
         scheduler=scheduler,
-        models=Catalog(open_model, metrics, settings.max_models),
+        models=models,
         max_body_bytes=settings.max_body_bytes,
         siblings=Siblings(place, metrics) if place else None,
     )

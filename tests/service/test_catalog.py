@@ -287,13 +287,20 @@ def test_the_series_of_a_model_end_when_it_is_unloaded_and_never_begin_for_one_t
     assert not series("c")
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="memory is counted on Linux")
+MEMORY = pytest.mark.skipif(
+    sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="memory is counted on Linux"
+)
+
+
+def resident() -> float:
+    """Megabytes that are this process's own."""
+    (line,) = re.findall(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+    return int(line) / 1000
+
+
+@MEMORY
 def test_memory_comes_back(scheduler: Scheduler, metrics: Metrics) -> None:
     """What a model took is the system's again soon after it is unloaded; replacing it again and again adds nothing."""
-
-    def resident() -> float:
-        (line,) = re.findall(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
-        return int(line) / 1000
 
     def settled(limit: float) -> float:
         until = time.monotonic() + 30
@@ -319,3 +326,20 @@ def test_memory_comes_back(scheduler: Scheduler, metrics: Metrics) -> None:
     assert settled(full + 10) <= full + 10
     catalog.unload("b")
     assert settled((empty + full) / 2) <= (empty + full) / 2
+
+
+@MEMORY
+def test_at_rest_the_memory_of_runs_is_given_back_and_answers_stay_the_same(
+    scheduler: Scheduler, metrics: Metrics
+) -> None:
+    catalog = Catalog(lambda folder, name: Inference.open(folder, scheduler, metrics, LIMITS, name), metrics, most=1)
+    catalog.start({"a": DEFAULT_MODEL})
+    model = catalog.get()
+    catalog.rest()
+    rested = resident()
+    texts = ["the plot was dull. " * 100, "the film is good"]
+    vectors = [one.vector.tobytes() for one in model.embed(texts, "mean").result()]  # type: ignore[union-attr]
+    assert resident() > rested + 10
+    catalog.rest()
+    assert resident() < rested + 5
+    assert vectors == [one.vector.tobytes() for one in model.embed(texts, "mean").result()]  # type: ignore[union-attr]

@@ -131,7 +131,7 @@ def test_an_id_out_of_the_vocabulary_fails_and_the_next_run_works(engine: Engine
 
 def test_a_value_that_is_not_finite_is_an_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
-        def run(self, outputs: list[str], feed: dict[str, Any]) -> list[NDArray[np.float32]]:
+        def run(self, outputs: list[str], feed: dict[str, Any], _options: None) -> list[NDArray[np.float32]]:
             return [np.array([[np.nan, 0, 0]], np.float32) for _ in outputs]
 
     monkeypatch.setattr(engine._classify, "_session", Broken())

@@ -1,5 +1,6 @@
 """Who runs when: turns, bounds, failures, deaths, parts and endings. Threads meet at events; nothing guesses a time."""
 
+import queue
 import random
 import signal
 import threading
@@ -17,7 +18,7 @@ from structlog.testing import capture_logs
 
 from service.errors import EngineError, InputError, OverloadedError, RequestError, UnavailableError
 from service.metrics import Metrics
-from service.scheduler import CALM_SECONDS, Scheduler, Split, Task, Ticket
+from service.scheduler import CALM_SECONDS, REST_SECONDS, Scheduler, Split, Task, Ticket
 
 GUARD = 60.0
 """Seconds after which a wait is a failure. No test that passes ever waits so long."""
@@ -68,8 +69,8 @@ def start(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     before = set(threading.enumerate())
     made: list[Scheduler] = []
 
-    def start(workers: int = 1, capacity: int = 1000) -> Scheduler:
-        scheduler = Scheduler(workers, capacity, metrics)
+    def start(workers: int = 1, capacity: int = 1000, at_rest: Callable[[], object] | None = None) -> Scheduler:
+        scheduler = Scheduler(workers, capacity, metrics, at_rest=at_rest)
         scheduler.start()
         made.append(scheduler)
         return scheduler
@@ -703,8 +704,11 @@ def test_stopping_twice_is_harmless(start: Start) -> None:
     assert scheduler.stop(GUARD)
 
 
-def test_workers_sleep_until_there_is_work(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No worker waits for a time, which would be polling, and each task wakes one of them at most."""
+@pytest.mark.parametrize("at_rest", [None, lambda: None])
+def test_workers_sleep_until_there_is_work(
+    start: Start, monkeypatch: pytest.MonkeyPatch, at_rest: Callable[[], None] | None
+) -> None:
+    """No worker waits for a time, which would be polling, but until a rest; and each task wakes one of them at most."""
     waits: list[float | None] = []
     wait = threading.Condition.wait
 
@@ -714,12 +718,67 @@ def test_workers_sleep_until_there_is_work(start: Start, monkeypatch: pytest.Mon
         return wait(condition, timeout)
 
     monkeypatch.setattr(threading.Condition, "wait", spy)
-    scheduler = start(workers=4)
+    scheduler = start(workers=4, at_rest=at_rest)
     for _ in range(50):
         assert scheduler.submit([lambda: "ran"]).result(GUARD) == ["ran"]
     assert scheduler.stop(GUARD)
-    assert set(waits) == {None}
+    timed = {timeout for timeout in waits if timeout is not None}
+    assert all(timeout > REST_SECONDS / 2 for timeout in timed)
+    assert bool(timed) == bool(at_rest)
     assert len(waits) <= 50 + 4
+
+
+# Rest
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The seconds after which workers rest, made few."""
+    monkeypatch.setattr("service.scheduler.REST_SECONDS", seconds := 0.02)
+    return seconds
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_after_each_time_of_work_workers_rest_once(start: Start, soon: float, workers: int) -> None:
+    rests: queue.Queue[str] = queue.Queue()
+    scheduler = start(workers, at_rest=lambda: rests.put(threading.current_thread().name))
+    assert rests.get(timeout=GUARD).startswith("worker-")  # after the start, which is work too
+    for _ in range(3):
+        futures = [scheduler.submit([lambda: "ran"]) for _ in range(2 * workers)]
+        assert [future.result(GUARD) for future in futures] == [["ran"]] * 2 * workers
+        rests.get(timeout=GUARD)
+        time.sleep(5 * soon)
+        assert rests.empty()
+
+
+def test_nobody_rests_while_a_task_runs(start: Start, soon: float) -> None:
+    rested = threading.Event()
+    scheduler = start(workers=2, at_rest=rested.set)
+    assert rested.wait(GUARD)
+    rested.clear()
+    gate, future = hold(scheduler)
+    assert scheduler.submit([lambda: "ran"]).result(GUARD) == ["ran"]
+    assert not rested.wait(5 * soon)
+    gate.let_go.set()
+    assert future.result(GUARD)
+    assert rested.wait(GUARD)
+
+
+def test_a_rest_that_fails_hurts_no_worker(start: Start, soon: float) -> None:
+    failed = threading.Event()
+
+    def rest() -> None:
+        failed.set()
+        raise EngineError("no rest")
+
+    with capture_logs() as lines:
+        scheduler = start(at_rest=rest)
+        for _ in range(2):
+            assert failed.wait(GUARD)
+            failed.clear()
+            assert scheduler.submit([lambda: "ran"]).result(GUARD) == ["ran"]
+    assert scheduler.alive == 1
+    assert "rest failed" in [line["event"] for line in lines]
 
 
 # All of it at once
