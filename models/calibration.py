@@ -86,9 +86,13 @@ def _outputs(model: onnx.ModelProto, values: list[str], texts: Sequence[Ids]) ->
         yield from pool.map(run, texts)
 
 
-def widen(bert: Bert, texts: Sequence[Ids], copies: int) -> Bert:
+def split_channels(bert: Bert, texts: Sequence[Ids], copies: int) -> Bert:
     """The same function with `copies` more channels inside each feed-forward block: the channels that texts drive
-    furthest are repeated, as often as brings the largest share down most, and their outgoing weights divided."""
+    furthest are repeated, as often as brings the largest share down most, and their outgoing weights divided.
+
+    Outlier channel splitting: Zhao et al. 2019, "Improving Neural Network Quantization without Retraining using
+    Outlier Channel Splitting".
+    """
     inputs = calibrate(bert, texts, len(texts)).inputs
     layers: list[Layer] = []
     for index, layer in enumerate(bert.layers):

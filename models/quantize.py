@@ -34,7 +34,7 @@ CALIBRATION_FILES = (
 )
 CALIBRATION_TEXTS = 1200
 TOKENWISE_TEXTS = 300
-WIDENING_TEXTS = 100
+SPLITTING_TEXTS = 100
 COPIES = 32
 LENGTHS = (8, 25, 64, 200, 512)
 ROUNDS = 20
@@ -50,18 +50,18 @@ Way = tuple[Bert, Product]
 
 def ways(bert: Bert, texts: Sequence[Ids]) -> dict[str, Way]:
     """Every way to store and multiply, by the name it has in tables and manifests; int8 is calibrated on the texts."""
-    wide = calibration.widen(bert, texts[:WIDENING_TEXTS], COPIES)
-    seen = calibration.calibrate(wide, texts, TOKENWISE_TEXTS)
+    split = calibration.split_channels(bert, texts[:SPLITTING_TEXTS], COPIES)
+    seen = calibration.calibrate(split, texts, TOKENWISE_TEXTS)
     fitted = calibration.int8(seen, fitted=True)
     lean = calibration.int8(seen, fitted=True, even=calibration.EVEN + calibration.TOKENS)
     return {
         EXACT: (bert, float32),
-        "int8-dynamic": (wide, DynamicInt8(calibration.int8(seen, fitted=False))),
-        "int8-dynamic-7bit": (wide, DynamicInt8(calibration.int8(seen, fitted=False, bits=7))),
-        "int8-dynamic-fitted": (wide, DynamicInt8(fitted)),
-        "int8-dynamic-fitted-lean": (wide, DynamicInt8(lean)),
-        "int8-static-fitted": (wide, StaticInt8(fitted)),
-        "int8-dynamic-fitted-down-blocks32": (wide, Either((".down",), Blocks8Bit(32), DynamicInt8(fitted))),
+        "int8-dynamic": (split, DynamicInt8(calibration.int8(seen, fitted=False))),
+        "int8-dynamic-7bit": (split, DynamicInt8(calibration.int8(seen, fitted=False, bits=7))),
+        "int8-dynamic-fitted": (split, DynamicInt8(fitted)),
+        "int8-dynamic-fitted-lean": (split, DynamicInt8(lean)),
+        "int8-static-fitted": (split, StaticInt8(fitted)),
+        "int8-dynamic-fitted-down-blocks32": (split, Either((".down",), Blocks8Bit(32), DynamicInt8(fitted))),
         "blocks128": (bert, Blocks8Bit(128)),
         "blocks32": (bert, Blocks8Bit(32)),
     }

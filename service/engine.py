@@ -51,9 +51,9 @@ class Engine:
         """Load both graphs. Raises ArtifactError for a file that ONNX Runtime does not accept."""
         graphs, longest = artifact.manifest.graphs, artifact.manifest.max_tokens
         self._artifact = artifact
-        self._words = _words(artifact)
-        self._classify = _Graph(artifact.path(graphs.classify), longest, self._words)
-        self._embed = _Graph(artifact.path(graphs.embed), longest, self._words)
+        words = _words(artifact)
+        self._classify = _Graph(artifact.path(graphs.classify), longest, words)
+        self._embed = _Graph(artifact.path(graphs.embed), longest, words)
         self._wide: _Graph | None = None
 
     def widen(self) -> None:
@@ -64,7 +64,7 @@ class Engine:
         manifest = self._artifact.manifest
         if not manifest.wide:
             return
-        wide = _Graph(self._artifact.path(manifest.graphs.classify), manifest.max_tokens, self._words, WIDE)
+        wide = _Graph(self._artifact.path(manifest.graphs.classify), manifest.max_tokens, self._classify.words, WIDE)
         tried = (np.arange(tokens, dtype=np.int64) for tokens in TRIED if tokens <= manifest.max_tokens)
         if all(same_bits(wide.classified(ids), self._classify.classified(ids)) for ids in tried):
             self._wide = wide
@@ -109,7 +109,7 @@ class _Graph:
     """A graph ready to run. Of a text that runs alone there is nothing to mask, but a graph may ask for the mask."""
 
     def __init__(self, path: Path, max_tokens: int, words: onnxruntime.OrtValue | None, threads: int = 1) -> None:
-        self._words = words  # a session reads the memory that it was given, and does not keep it
+        self.words = words  # a session reads the memory that it was given, and does not keep it
         self._session = session(path, words, threads)
         self.outputs = frozenset(output.name for output in self._session.get_outputs())
         asked = {given.name for given in self._session.get_inputs()}

@@ -121,14 +121,14 @@ def test_graphs_share_their_weights(tmp_path: Path, bert: Bert) -> None:
     np.testing.assert_array_equal(run(loaded, ids)[0], run(embed_graph(bert, products.float32), ids)[0])
 
 
-def test_a_wider_feed_forward_block_is_the_same_function(bert: Bert) -> None:
+def test_a_block_with_split_channels_is_the_same_function(bert: Bert) -> None:
     texts = [some_ids(10, seed) for seed in range(5)]
-    wide = calibration.widen(bert, texts, 8)
-    assert wide.layers[0].up.weight.shape == (32, 72)
+    split = calibration.split_channels(bert, texts, 8)
+    assert split.layers[0].up.weight.shape == (32, 72)
     ids = texts[0][None]
     for write in (classify_graph, embed_graph):
         for ours, theirs in zip(
-            run(write(wide, products.float32), ids), run(write(bert, products.float32), ids), strict=True
+            run(write(split, products.float32), ids), run(write(bert, products.float32), ids), strict=True
         ):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
