@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -31,10 +30,6 @@ WORTH_SHARING = 16
 """Tokens from which on sharing a run between threads gains more than it costs."""
 TRIED = (16, 33, 47, 64, 100)
 """Tokens of the runs that must give the same bits on this CPU's kernels, whatever the CPU the manifest was made on."""
-
-M_MMAP_THRESHOLD = -3  # of malloc.h
-LARGE_BLOCK = 1 << 20
-"""Bytes from which on a block of memory is one of the system's own, and goes back to it when it is freed."""
 
 
 class ClassifyOutput(NamedTuple):
@@ -154,13 +149,7 @@ def _words(artifact: Artifact) -> onnxruntime.OrtValue | None:
 def share_arena() -> None:
     """Give all sessions of this process one memory arena. With an arena of its own, each would keep the largest run's
     memory for every thread that ever ran it; with none, the process grows to twice the size.
-
-    glibc keeps what it is given back for the next block of that size, up to the size that was freed last (the dynamic
-    M_MMAP_THRESHOLD of mallopt(3)), unless it is told a size once. Other C libraries have no such call.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
     memory = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
     )
