@@ -124,7 +124,8 @@ def memory(results: Results) -> str:
     kept += [] if kept[-1] == points[-1] else [points[-1]]
     rows = [["0", f"{facts['resident_mb_ready'][0]:.0f}"], *([f"{texts:,.0f}", f"{mb:.0f}"] for texts, mb in kept)]
     shown = table(["texts answered", "resident MB"], rows, right=0)
-    return f"{circumstances(results)}\n\n{shown}\n\nAt most: {facts['peak_mb'][0]:.0f} MB."
+    rest = f"{facts['resident_mb_at_rest'][0]:.0f} MB at rest, {results.facts['rest_seconds']:.0f} s after the last"
+    return f"{circumstances(results)}\n\n{shown}\n\nAt most: {facts['peak_mb'][0]:.0f} MB; {rest}."
 
 
 def variants(results: Results) -> str:

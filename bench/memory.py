@@ -1,12 +1,14 @@
 """Memory after 100,000 texts of up to 512 tokens, both graphs in use: `make bench-memory`, about 10 minutes.
 
-Lists of 32 from 4 connections, labels and vectors by turns. Writes bench/results/memory.json and the report.
+Lists of 32 from 4 connections, labels and vectors by turns; then what is resident at rest. Writes
+bench/results/memory.json and the report.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +23,12 @@ from bench.peers import ours
 from bench.processes import answers, running
 from bench.results import FOLDER, Results
 from bench.scenarios import CLASSIFY, EMBED, SERVICE, Scenario
+from service.scheduler import REST_SECONDS
 
 LOAD = Scenario("mixed lengths, lists of 32, 4 connections", 4, size=32, texts="mixed")
+
+AT_REST = 2 * REST_SECONDS
+"""Seconds after the last text until memory is looked at once more."""
 
 
 def main(
@@ -35,7 +41,7 @@ def main(
     """Measure, and write the results and the report."""
     wrk.check()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    results = Results(facts() | {"seconds": seconds, "texts": described()})
+    results = Results(facts() | {"seconds": seconds, "texts": described(), "rest_seconds": AT_REST})
     bodies = Bodies(BUILD / "bodies" / "ours", ours.body)
     with running(
         lambda port: ours.command(port, "--model", str(model)),
@@ -55,6 +61,8 @@ def main(
             typer.echo(f"{sent:10,.0f} texts {server.memory_mb():8.1f} MB")
             number += 1
         results.note(SERVICE, "peak_mb", server.memory_mb("VmHWM"))
+        time.sleep(AT_REST)
+        results.note(SERVICE, "resident_mb_at_rest", server.memory_mb())
     results.save(out)
     if out.parent == FOLDER:
         report.write()

@@ -112,9 +112,9 @@ def json_share(measured: Measured) -> list[float]:
     return [1 - base64[number] / json[number] for number in sorted(json.keys() & base64.keys())]
 
 
-def resident(measured: Measured) -> list[float]:
-    """Megabytes resident at the end of the long run."""
-    return measured.memory.subjects[SERVICE]["resident_mb"][-1:] if measured.memory else []
+def resident(fact: str) -> Callable[[Measured], list[float]]:
+    """Megabytes resident as they were last noted under a name in the long run."""
+    return lambda measured: measured.memory.subjects[SERVICE].get(fact, [])[-1:] if measured.memory else []
 
 
 TARGETS = (
@@ -141,7 +141,14 @@ TARGETS = (
         at_least=False,
         unit=" microseconds",
     ),
-    Target("resident after 100,000 texts of up to 512 tokens", 220, resident, at_least=False, unit=" MB"),
+    Target(
+        "resident as the last of 100,000 texts of up to 512 tokens run",
+        220,
+        resident("resident_mb"),
+        at_least=False,
+        unit=" MB",
+    ),
+    Target("resident after them, at rest", 220, resident("resident_mb_at_rest"), at_least=False, unit=" MB"),
     Target("ready after exec", 1.0, noted("ready_s"), at_least=False, unit=" s"),
     Target(
         "/embed?pool=mean: times the time of /classify",

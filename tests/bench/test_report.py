@@ -104,13 +104,14 @@ def test_every_target_is_computed_where_everything_is_measured() -> None:
         layers.runs += of(SERVICE, what, 900, 900, cpu_s_per_1000=2.0)
     layers.runs += of(SERVICE, f"{BASE64}, {SINGLE.name}", 900, 900, cpu_s_per_1000=1.5)
     layers.runs += of(NO_RUN, SINGLE.name, 900, 900, cpu_s_per_1000=0.07)
-    memory = Results(FACTS, {SERVICE: {"resident_mb": [150.0, 160.0]}})
+    memory = Results(FACTS, {SERVICE: {"resident_mb": [150.0, 160.0], "resident_mb_at_rest": [120.0]}})
     found = {target.name: target.values(Measured(peers, layers, memory)) for target in TARGETS}
     assert all(found.values())
     assert found["operations on the encoder's matrices, of one large int8 product's"] == [0.5, 0.5]
     assert found["the same bounded from above: CPU time of all but the run"] == pytest.approx([70, 70])
     assert found["JSON in a 384-vector's CPU time, as what base64 saves"] == [0.25, 0.25]
-    assert found["resident after 100,000 texts of up to 512 tokens"] == [160]
+    assert found["resident as the last of 100,000 texts of up to 512 tokens run"] == [160]
+    assert found["resident after them, at rest"] == [120]
     assert found["HTTP of the raw engine, single texts, 16 connections"] == [0.9, 0.9]
 
 
