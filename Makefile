@@ -131,7 +131,7 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 		--teacher $(WORK)/more.parquet --epochs 2 --rate 8e-5 --dropout 0 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --imitate 1.5 --seed 21
 	$(MODELS) average $(foreach n,1 2 3 4 5,$(WORK)/seventh) $(foreach n,1 2 3,$(WORK)/sixth) --out $(WORK)/eighth
 	$(MODELS) export $(WORK)/eighth --out models/sentiment-en
-	$(MODELS) quantize models/sentiment-en --data $(DATA)
+	$(MODELS) quantize models/sentiment-en --data $(DATA) --classify int8-static-fitted # fixed scales: texts can share runs
 	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/eighth --data $(DATA)
 	$(MODELS) checklist models/sentiment-en --record
 	$(MODELS) card models/sentiment-en $(foreach pass,student second third fourth fifth sixth seventh,--training $(WORK)/$(pass)/training.json) \

@@ -37,15 +37,22 @@ class Ours:
         self.classify_graph = artifact.path(manifest.graphs.classify)
         self.engine = Engine(artifact)
         self.engine.widen()
+        self.engine.pack()
         self._tokenizer = Tokenizer(artifact.path("tokenizer.json"), manifest.max_tokens, manifest.cleanup)
 
     def tokenize(self, text: str) -> Ids:
         """Token ids of as much of a text as the model reads."""
         return self._tokenizer.read(text).first().ids
 
-    def label(self, text: str) -> None:
-        """What a worker does for a text: tokenize it and run the graph."""
-        self.engine.classify(self.tokenize(text))
+    def packs(self, ids: Sequence[Ids]) -> list[list[Ids]]:
+        """Texts in groups that share a run, as those that wait for a worker do."""
+        from models.fidelity import packs
+
+        return list(packs(ids, self.engine.pack_size))
+
+    def label(self, texts: Sequence[str]) -> None:
+        """What a worker does for texts that share a run: tokenize them and run the graph."""
+        self.engine.classify_all([self.tokenize(text) for text in texts])
 
 
 class Stock:

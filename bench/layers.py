@@ -23,7 +23,7 @@ from bench.load import run
 from bench.machine import facts
 from bench.operations import Shape
 from bench.results import FOLDER, Results
-from bench.scenarios import BOTH, ENGINE, LENGTHS, MEAN, PRODUCT, SHARED, STOCK, THREAD, THREADS, TOKENIZER
+from bench.scenarios import BOTH, ENGINE, LENGTHS, MEAN, PACKED, PRODUCT, SHARED, STOCK, THREAD, THREADS, TOKENIZER
 
 PARTIAL = BUILD / "layers.json"
 
@@ -70,6 +70,9 @@ class Layers:
         self._ours = Ours(model)
         self._texts = texts.read("short")
         self._ids = [self._ours.tokenize(text) for text in self._texts]
+        self._packs = self._ours.packs(self._ids)
+        words = iter(self._texts)
+        self._together = [[next(words) for _ in pack] for pack in self._packs]
         self._product = LargeProduct()
         self._stock = None
         if "stock_failed" not in results.facts:
@@ -85,9 +88,10 @@ class Layers:
         self._results.note(PRODUCT, "operations_per_s", self._product.operations_per_s())
         for threads in (1, 2):
             self._note(number, ENGINE, threads, over(engine.classify, self._ids, threads))
+            self._note(number, PACKED, threads, self._each(over(engine.classify_all, self._packs, threads)))
             if stock:
                 self._note(number, STOCK, threads, over(stock.classify, self._ids, threads))
-            self._note(number, BOTH, threads, over(self._ours.label, self._texts, threads))
+            self._note(number, BOTH, threads, self._each(over(self._ours.label, self._together, threads)))
         shared = partial(engine.classify, wide=True)
         self._note(number, SHARED, 1, over(shared, self._ids))
         self._note(number, MEAN, 1, over(engine.embed, self._ids))
@@ -97,6 +101,11 @@ class Layers:
             self._results.note(SHARED, f"ms_{length}_tokens", milliseconds(shared, length))
             if stock:
                 self._results.note(STOCK, f"ms_{length}_tokens", milliseconds(stock.classify, length))
+
+    def _each(self, done: Pass) -> Pass:
+        """A pass over texts that share runs, by texts."""
+        texts = len(self._ids) / len(self._packs)
+        return Pass(done.texts_per_s * texts, done.cpu_s_per_1000 / texts)
 
     def _note(self, number: int, subject: str, threads: int, done: Pass) -> None:
         what = THREADS if threads > 1 else THREAD

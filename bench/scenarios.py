@@ -30,6 +30,7 @@ BASE64 = f"{EMBED}&encoding=base64"
 
 ENGINE, MEAN, TOKENIZER, BOTH = "engine", "engine, mean of all tokens", "tokenizer", "tokenizer + engine"
 SHARED = "engine, two cores a text"
+PACKED = "engine, texts sharing runs"
 STOCK, PRODUCT = "stock int8", "large int8 product"
 LENGTHS = (8, 16, 25, 32, 64, 128, 256, 512)
 THREAD, THREADS = "1 thread", "2 threads"

@@ -47,6 +47,11 @@ def once_run(real: Callable[..., ClassifyOutput]) -> Callable[..., ClassifyOutpu
     return classify
 
 
+def one_by_one(engine: Engine, texts: Sequence[Ids]) -> list[ClassifyOutput]:
+    """`Engine.classify_all` without a run that texts share."""
+    return [engine.classify(ids) for ids in texts]
+
+
 def main() -> None:
     """Serve."""
     part, *flags = sys.argv[1:]
@@ -58,6 +63,7 @@ def main() -> None:
             # The golden texts, asked at the start, would get each other's answers.
             replaced.enter_context(patch.object(Inference, "check_golden", lambda _inference: None))
             replaced.enter_context(patch.object(Engine, "classify", once_run(Engine.classify)))
+            replaced.enter_context(patch.object(Engine, "classify_all", one_by_one))
         else:
             sys.exit(f"{part} is no part that can be left out: inference or run")
         cli.main()

@@ -12,10 +12,10 @@ from bench.scenarios import (
     BASE64,
     BOTH,
     EMBED,
-    ENGINE,
     LISTS,
     NO_RUN,
     ONE,
+    PACKED,
     PRODUCT,
     SERVICE,
     SINGLE,
@@ -98,7 +98,7 @@ def product_share(measured: Measured) -> list[float]:
     if layers is None or "operations_per_text" not in layers.facts:
         return []
     peak = layers.subjects[PRODUCT]["operations_per_s"]
-    rates = layers.values(ENGINE, THREAD)
+    rates = layers.values(PACKED, THREAD)
     return [layers.facts["operations_per_text"] * rate / peak[number] for number, rate in rates.items()]
 
 
@@ -124,7 +124,7 @@ TARGETS = (
     Target("lists of 32, 4 connections: times the best peer", 5.5, against(LISTS.name)),
     Target("HTTP of the raw engine, single texts, 16 connections", 0.8, ratio((SERVICE, SINGLE.name), (BOTH, THREADS))),
     Target("HTTP of the raw engine, lists of 32", 0.95, ratio((SERVICE, LISTS.name), (BOTH, THREADS))),
-    Target("engine: times the stock dynamic int8 full graph", 1.5, ratio((ENGINE, THREADS), (STOCK, THREADS))),
+    Target("engine: times the stock dynamic int8 full graph", 1.5, ratio((PACKED, THREADS), (STOCK, THREADS))),
     Target("operations on the encoder's matrices, of one large int8 product's", 0.6, product_share),
     Target("2 threads: times 1", 1.9, ratio((BOTH, THREADS), (BOTH, THREAD))),
     Target(

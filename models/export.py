@@ -12,7 +12,7 @@ from models.checkpoint import WEIGHTS, Bert
 from models.graph import classify_graph, embed_graph
 
 FLOAT32 = "fp32"
-CLASSIFY, EMBED = "classify.onnx", "embed.onnx"
+CLASSIFY, EMBED, PACKED = "classify.onnx", "embed.onnx", "packed.onnx"
 
 
 def export(checkpoint: Path, out: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from models.graph import Graph, Product
 from models.original import Answer
 from models.products import HEAD, Blocks8Bit, DynamicInt8, Either, Int8Matrix, float32
 from service.artifact import Artifact, Manifest
-from service.engine import Engine, Ids, same_bits
+from service.engine import PACK_TOKENS, ClassifyOutput, Engine, Ids, same_bits
 
 EXACT = "float32"
 FITTED_BYTES = 2**31
@@ -53,6 +53,33 @@ def same_on_two_threads(artifact: Artifact, texts: Iterable[Ids]) -> bool:
     engine = Engine(wide)
     engine.widen()
     return engine.wide and all(same_bits(engine.classify(ids, wide=True), engine.classify(ids)) for ids in texts)
+
+
+def same_in_packs(artifact: Artifact, texts: Sequence[Ids]) -> bool:
+    """Whether the packed graph gives the same bits for texts in runs of several as for each alone. They share runs with
+    those before and after them, in the order given and at random, where they fit."""
+    engine = Engine(artifact)
+    engine.pack()
+    if engine.pack_size == 1:
+        return False
+    shuffled = np.random.default_rng(0).permutation(len(texts))
+    for order in (range(len(texts)), shuffled):
+        for pack in packs([texts[i] for i in order], engine.pack_size):
+            together, alone = engine.classify_all(pack), [engine.classify(ids) for ids in pack]
+            if not all(isinstance(a, ClassifyOutput) and same_bits(a, b) for a, b in zip(together, alone, strict=True)):
+                return False
+    return True
+
+
+def packs(texts: Iterable[Ids], size: int) -> Iterator[list[Ids]]:
+    """Texts in groups that fit into a run."""
+    pack: list[Ids] = []
+    for ids in texts:
+        if pack and (len(pack) == size or sum(map(len, pack)) + len(ids) > PACK_TOKENS):
+            yield pack
+            pack = []
+        pack.append(ids)
+    yield pack
 
 
 def ways(encoder: Encoder, texts: Sequence[Ids], parameters: int) -> dict[str, Callable[[], Product | None]]:

@@ -14,6 +14,8 @@ from models.checkpoint import Activation, Bert, Floats, Layer, Norm
 
 MICROSOFT = "com.microsoft"
 OPSETS = {"": 23, MICROSOFT: 1}
+Shape = tuple[str | int, ...]
+ONE_LENGTH: dict[str, Shape] = {"input_ids": ("batch", "length")}
 ACTIVATIONS: dict[Activation, tuple[str, dict[str, Any]]] = {
     "gelu": ("Gelu", {}),
     "gelu_tanh": ("Gelu", {"approximate": "tanh"}),
@@ -54,13 +56,12 @@ class Graph:
         op, attributes = ACTIVATIONS[activation]
         return self.node(op, x, **attributes)
 
-    def model(self, outputs: Mapping[str, int]) -> onnx.ModelProto:
-        """The finished model, its constants inside, with outputs float32 [batch, size] by name."""
-        batch, length = "batch", "length"
-        inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [batch, length])]
-        results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [batch, size]) for n, size in outputs.items()]
+    def model(self, outputs: Mapping[str, int], inputs: Mapping[str, Shape] = ONE_LENGTH) -> onnx.ModelProto:
+        """The finished model, its constants inside, with inputs int64 by name and outputs float32 [batch, size]."""
+        given = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name, shape in inputs.items()]
+        results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", size]) for n, size in outputs.items()]
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
-        graph = helper.make_graph(self.nodes, "bert", inputs, results, constants)
+        graph = helper.make_graph(self.nodes, "bert", given, results, constants)
         opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
         return helper.make_model(graph, opset_imports=opsets, ir_version=11, producer_name="sentiment-service")
 
@@ -127,13 +128,19 @@ class Writer:
         words = graph.node("Gather", graph.constant("words", bert.words.astype(self._word_type)), "input_ids")
         if self._word_type == np.float16:
             words = graph.node("Cast", words, to=TensorProto.FLOAT)
-        start = graph.constant("start", np.array([0], np.int64))
-        length = graph.node("Shape", "input_ids", start=1, end=2)
-        positions = graph.node("Slice", graph.constant("positions", bert.positions), start, length, start)
+        positions = self.positions(graph.constant("positions", bert.positions))
         x = self._norm(graph.node("Add", words, positions), "embeddings", bert.embedding_norm)
         if bert.distances is not None:
-            self._bias = self._distances(bert.distances, length)
+            self._bias = self._distances(bert.distances, self._length())
         return x if bert.projection is None else self.product(x, "projection", *bert.projection)
+
+    def positions(self, table: str) -> str:
+        """The rows of the tokens' places, of a table [max_tokens, width]."""
+        start = self.graph.constant("start", np.array([0], np.int64))
+        return self.graph.node("Slice", table, start, self._length(), start)
+
+    def _length(self) -> str:
+        return self.graph.node("Shape", "input_ids", start=1, end=2)
 
     def _distances(self, table: Floats, length: str) -> str:
         """What each distance adds to attention scores, [1, heads, length, length], from a table [heads, distances]."""
@@ -173,37 +180,50 @@ class Writer:
         by probabilities that sum to one, moves into the next product's.
         """
         graph, bert = self.graph, self.bert
-        first = graph.constant("first", np.array(0, np.int64))
-        cls = graph.node("Gather", x, first, axis=1)
+        cls = self.first_rows(x)
         own = graph.constant("own_head", np.repeat(np.eye(bert.heads, dtype=np.float32), bert.head_size, axis=1))
         one = graph.constant("axis_1", np.array([1], np.int64))
 
         query = self.product(cls, f"{name}.query", *bert.scaled(layer.query))
         query = graph.node("Mul", graph.node("Unsqueeze", query, one), own)
         query = self.product(query, f"{name}.key", layer.key.weight.T)
-        # Not q x^T: how far ONNX Runtime sums before it rounds depends on the columns of a thread, here the heads, and
-        # texts have rows. So a run on two threads gives what a run on one does.
-        scores = graph.node("FusedMatMul", x, query, domain=MICROSOFT, transB=1)
-        scores = graph.node("Transpose", scores, perm=[0, 2, 1])
-        if self._bias:
-            scores = graph.node("Add", scores, graph.node("Gather", self._bias, first, axis=2))
-
-        shares = graph.node("Softmax", scores, axis=-1)
-        context = self.product(graph.node("MatMul", shares, x), f"{name}.value", layer.value.weight)
+        context = self.product(self.cls_attention(x, query), f"{name}.value", layer.value.weight)
         context = graph.node("ReduceSum", graph.node("Mul", context, own), one, keepdims=0)
         weight, bias = layer.attention
         context = self.product(context, f"{name}.attention", weight, bias + layer.value.bias @ weight)
         cls = self.add_norm(context, cls, f"{name}.attention", layer.attention_norm)
         return self._feed_forward(cls, name, layer, output="cls")
 
+    def cls_attention(self, x: str, query: str) -> str:
+        """Each head's mean of all hidden states [batch, heads, hidden], weighted by the softmax of their products with
+        its query, of [batch, heads, hidden]."""
+        graph = self.graph
+        # Not q x^T: how far ONNX Runtime sums before it rounds depends on the columns of a thread, here the heads, and
+        # texts have rows. So a run on two threads gives what a run on one does.
+        scores = graph.node("FusedMatMul", x, query, domain=MICROSOFT, transB=1)
+        scores = graph.node("Transpose", scores, perm=[0, 2, 1])
+        if self._bias:
+            first = graph.constant("first", np.array(0, np.int64))
+            scores = graph.node("Add", scores, graph.node("Gather", self._bias, first, axis=2))
+        return graph.node("MatMul", graph.node("Softmax", scores, axis=-1), x)
+
+    def first_rows(self, x: str, output: str | None = None) -> str:
+        """The hidden state of [CLS] [batch, hidden]."""
+        first = self.graph.constant("first", np.array(0, np.int64))
+        return self.graph.node("Gather", x, first, axis=1, output=output)
+
     def first(self, x: str) -> str:
         """`cls` [batch, hidden], of hidden states computed for every token."""
-        return self.graph.node("Gather", x, self.graph.constant("first", np.array(0, np.int64)), axis=1, output="cls")
+        return self.first_rows(x, output="cls")
 
     def head(self) -> str:
         """Pooler, its activation and classifier on `cls`; `logits` [batch, labels]."""
-        pooled = self.graph.activate(self.bert.pooled, self.product("cls", "pooler", *self.bert.pooler))
-        return self.product(pooled, "classifier", *self.bert.classifier, output="logits")
+        return self.logits("cls", output="logits")
+
+    def logits(self, cls: str, output: str | None = None) -> str:
+        """Pooler, its activation and classifier on rows [rows, hidden]; [rows, labels]."""
+        pooled = self.graph.activate(self.bert.pooled, self.product(cls, "pooler", *self.bert.pooler))
+        return self.product(pooled, "classifier", *self.bert.classifier, output=output)
 
     def pool(self, x: str) -> None:
         """`mean`, `max` and `cls` [batch, hidden] of hidden states computed for every token."""

@@ -149,7 +149,7 @@ class _Import:
             "golden": golden,
             "tolerance": tolerance,
             "metrics": {name: round(float(value), 6) for name, value in sorted(measured.items())},
-            "files": checksums(self._folder),
+            "files": checksums(self._folder, self._manifest.graphs),
         }
         write(self._folder, self._manifest.model_copy(update=update))
 

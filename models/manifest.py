@@ -58,9 +58,9 @@ def draft(out: Path, bert: Bert) -> Manifest:
     )
 
 
-def checksums(out: Path) -> dict[str, str]:
+def checksums(out: Path, graphs: Graphs) -> dict[str, str]:
     """The sha256 of every file that a model is made of."""
-    return {name: sha256(out / name) for name in (CLASSIFY, EMBED, WEIGHTS, "tokenizer.json")}
+    return {name: sha256(out / name) for name in (*graphs.files, WEIGHTS, "tokenizer.json")}
 
 
 def write(out: Path, manifest: Manifest) -> None:

@@ -17,9 +17,10 @@ from rich.console import Console
 from models import calibration, data, evaluation, storage
 from models.checkpoint import Bert
 from models.evaluation import Answers, DevSets, Served
-from models.export import CLASSIFY, EMBED, FLOAT32
+from models.export import CLASSIFY, EMBED, FLOAT32, PACKED
 from models.graph import Product, classify_graph, embed_graph
 from models.manifest import BOUNDS, broken, checksums, draft, write
+from models.packed import packed_graph
 from models.products import Blocks8Bit, DynamicInt8, Either, StaticInt8, float32
 from service.artifact import Artifact, Quantization
 from service.engine import Engine, Ids, session
@@ -105,11 +106,15 @@ def quantize(
     chosen = Quantization(
         classify=classify or choose(rows, "classify", bounds), embed=embed or choose(rows, "embed", bounds)
     )
-    _write(out, found[chosen.classify], found[chosen.embed], half_words=True)
+    # A run's own scales would be found over all its texts.
+    packed = isinstance(found[chosen.classify][1], StaticInt8)
+    _write(out, found[chosen.classify], found[chosen.embed], half_words=True, packed=packed)
+    graphs = manifest.graphs.model_copy(update={"packed": PACKED if packed else None})
     update = {
+        "graphs": graphs,
         "quantization": chosen,
-        "words": storage.words(out, (CLASSIFY, EMBED)),
-        "files": checksums(out),
+        "words": storage.words(out, graphs.files),
+        "files": checksums(out, graphs),
         "bounds": dict(bounds),
     }
     write(out, manifest.model_copy(update=update))
@@ -173,11 +178,15 @@ def _calibration_texts(tokenizer: Tokenizer, folder: Path, seed: int) -> list[Id
     return found
 
 
-def _write(folder: Path, classify: Way, embed: Way, *, half_words: bool) -> None:
+def _write(folder: Path, classify: Way, embed: Way, *, half_words: bool, packed: bool = False) -> None:
     graphs = {
         CLASSIFY: classify_graph(*classify, half_words=half_words),
         EMBED: embed_graph(*embed, half_words=half_words),
     }
+    if packed:
+        graphs[PACKED] = packed_graph(*classify, half_words=half_words)
+    else:
+        (folder / PACKED).unlink(missing_ok=True)
     storage.save(folder, graphs)
 
 

@@ -16,7 +16,7 @@ from models import evaluation, metrics
 from models.checkpoint import Floats
 from models.evaluation import Answers, DevSets, Served
 from models.export import FLOAT32
-from models.fidelity import same_on_two_threads
+from models.fidelity import same_in_packs, same_on_two_threads
 from models.manifest import broken, checksums, write
 from service.artifact import Artifact, Golden, Manifest
 from service.engine import Engine, Ids
@@ -78,6 +78,8 @@ def verify(out: Path, folder: Path, checkpoint: Path | None = None) -> Verdict:
     problems = broken(artifact.manifest.bounds, found)
     console.print("comparing one thread with two")
     wide = same_on_two_threads(artifact, _every_length(tokenizer))
+    if artifact.manifest.graphs.packed and not same_in_packs(artifact, list(_every_length(tokenizer))):
+        problems.append("several texts in a run do not give the bits that each gives alone")
     if made:
         answers = golden(engine, tokenizer, artifact.manifest.labels)
         write(out, _finished(artifact, found, temperature, answers, checkpoint, wide=wide))
@@ -219,7 +221,7 @@ def _finished(
             "wide": wide,
             "golden": answers,
             "metrics": dict(sorted(found.items())),
-            "files": checksums(artifact.folder),
+            "files": checksums(artifact.folder, artifact.manifest.graphs),
             "versions": artifact.manifest.versions | made_with,
         }
     )

@@ -27,10 +27,17 @@ class _Frozen(BaseModel):
 
 
 class Graphs(_Frozen):
-    """File names of the two graphs."""
+    """File names of the graphs. `packed` is `classify` for several texts in a run, of a model whose answers that leaves
+    as they are."""
 
     classify: str
     embed: str
+    packed: str | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Of those that there are."""
+        return (self.classify, self.embed, *filter(None, [self.packed]))
 
 
 class Quantization(_Frozen):
@@ -125,7 +132,7 @@ class Artifact:
         artifact = cls(folder, *_read(folder / MANIFEST))
         manifest = artifact.manifest
         words = (manifest.words.file,) if manifest.words else ()
-        for needed in (manifest.graphs.classify, manifest.graphs.embed, "tokenizer.json", *words):
+        for needed in (*manifest.graphs.files, "tokenizer.json", *words):
             if needed not in manifest.files:
                 raise ArtifactError(f"{folder / MANIFEST} gives no sha256 of {needed}")
         for name, expected in manifest.files.items():

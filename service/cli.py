@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -163,6 +164,8 @@ def classify(
         if job:
             from service.files import operations
 
+            # The first rows are answered in the time it takes; for a few texts it would not be worth that.
+            threading.Thread(target=inference.hasten, name="hasten").start()
             _run(job, operations.classify(inference, prefix, long_text))
             return
         shown = Shown(inference.manifest.labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,14 @@ WORTH_SHARING = 16
 TRIED = (16, 33, 47, 64, 100)
 """Tokens of the runs that must give the same bits on this CPU's kernels, whatever the CPU the manifest was made on."""
 
+PACK_TOKENS = 128
+"""Tokens of several texts up to which a run of them together takes less time than one of each."""
+WORTH_PACKING = PACK_TOKENS // 2
+"""Tokens of a text up to which it gains by sharing a run."""
+TRIED_PACKS = ((25, 25, 25, 25), (3, 41, 17, 60), (9, 1, 30))
+"""As `TRIED`, of several texts."""
+STAND_IN = np.zeros(1, np.int64)
+
 
 class ClassifyOutput(NamedTuple):
     """Logits float32 [labels] and the raw last hidden state of [CLS] float32 [hidden], before any pooler or tanh."""
@@ -50,6 +59,7 @@ class Engine:
         self._classify = _Graph(artifact.path(graphs.classify), longest, words)
         self._embed = _Graph(artifact.path(graphs.embed), longest, words)
         self._wide: _Graph | None = None
+        self._packed: _Packed | None = None
 
     def widen(self) -> None:
         """Make runs on `WIDE` cores possible, for a graph and a CPU where they change no bit of an answer.
@@ -69,6 +79,27 @@ class Engine:
         """Whether runs on `WIDE` cores are to be had."""
         return self._wide is not None
 
+    def pack(self) -> None:
+        """Make runs of several texts possible, for a model and a CPU where they change no bit of an answer.
+
+        Texts may be run meanwhile. Raises ArtifactError as loading does.
+        """
+        manifest = self._artifact.manifest
+        if manifest.graphs.packed is None:
+            return
+        packed = _Packed(self._artifact.path(manifest.graphs.packed), manifest.max_tokens, self._classify.words)
+        for lengths in TRIED_PACKS:
+            texts = [np.arange(min(tokens, manifest.max_tokens), dtype=np.int64) for tokens in lengths]
+            alone = map(self._classify.classified, texts)
+            if not all(map(same_bits, packed.classified_all(texts), alone)):
+                return
+        self._packed = packed
+
+    @property
+    def pack_size(self) -> int:
+        """Texts that a run may have; 1 where they all run alone."""
+        return self._packed.texts if self._packed else 1
+
     @property
     def pooled(self) -> frozenset[str]:
         """The vectors that `embed` can give."""
@@ -83,6 +114,19 @@ class Engine:
         """
         graph = self._wide if wide and self._wide and len(ids) >= WORTH_SHARING else self._classify
         return graph.classified(ids)
+
+    def classify_all(self, texts: Sequence[Ids]) -> list[ClassifyOutput | EngineError]:
+        """What `classify` says of each of several texts, at most `pack_size`, in one run if that is possible."""
+        if self._packed and len(texts) > 1:
+            with suppress(EngineError):  # whose fault it is shows when each runs alone
+                return list(self._packed.classified_all(texts))
+        return [self._outcome(ids) for ids in texts]
+
+    def _outcome(self, ids: Ids) -> ClassifyOutput | EngineError:
+        try:
+            return self.classify(ids)
+        except EngineError as error:
+            return error
 
     def embed(self, ids: Ids, pooled: Sequence[str] = ("mean",)) -> Floats:
         """The last hidden states of token ids as a vector float32 [hidden], not normalized, or several of them, one
@@ -103,9 +147,17 @@ class Engine:
 class _Graph:
     """A graph ready to run. Of a text that runs alone there is nothing to mask, but a graph may ask for the mask."""
 
-    def __init__(self, path: Path, max_tokens: int, words: onnxruntime.OrtValue | None, threads: int = 1) -> None:
+    def __init__(
+        self,
+        path: Path,
+        max_tokens: int,
+        words: onnxruntime.OrtValue | None,
+        threads: int = 1,
+        *,
+        plan_memory: bool = True,
+    ) -> None:
         self.words = words  # a session reads the memory that it was given, and does not keep it
-        self._session = session(path, words, threads)
+        self._session = session(path, words, threads, plan_memory=plan_memory)
         self.outputs = frozenset(output.name for output in self._session.get_outputs())
         asked = {given.name for given in self._session.get_inputs()}
         self._mask = np.ones((1, max_tokens), np.int64) if "attention_mask" in asked else None
@@ -117,13 +169,39 @@ class _Graph:
         feed = {"input_ids": ids[np.newaxis]}
         if self._mask is not None:
             feed["attention_mask"] = self._mask[:, : len(ids)]
+        return [array[0] for array in self._arrays(outputs, feed, options)]
+
+    def _arrays(
+        self, outputs: Sequence[str], feed: dict[str, Ids], options: onnxruntime.RunOptions | None = None
+    ) -> list[Floats]:
         try:
-            arrays = self._session.run(outputs, feed, options)
+            arrays: list[Floats] = self._session.run(outputs, feed, options)
         except Exception as error:
             raise EngineError(f"the run failed: {type(error).__name__}") from error
         if not all(np.isfinite(array).all() for array in arrays):
             raise EngineError("the run gave a value that is not finite")
-        return [array[0] for array in arrays]
+        return arrays
+
+
+class _Packed(_Graph):
+    """A graph that takes several texts in a run, as many as it was written for: where there are fewer, the shortest
+    that there can be stand in."""
+
+    def __init__(self, path: Path, max_tokens: int, words: onnxruntime.OrtValue | None) -> None:
+        # Inputs of the same shapes may hold texts of other lengths: what one run took of memory plans no other's.
+        super().__init__(path, max_tokens, words, plan_memory=False)
+        (self.texts,) = next(given.shape for given in self._session.get_inputs() if given.name == "lengths")
+        self._places = np.arange(max_tokens)
+
+    def classified_all(self, texts: Sequence[Ids]) -> list[ClassifyOutput]:
+        given = [*texts, *[STAND_IN] * (self.texts - len(texts))]
+        feed = {
+            "input_ids": np.concatenate(given)[np.newaxis],
+            "position_ids": np.concatenate([self._places[: len(ids)] for ids in given]),
+            "lengths": np.array([len(ids) for ids in given], np.int64),
+        }
+        logits, cls = self._arrays(("logits", "cls"), feed)
+        return [ClassifyOutput(logits[i], cls[i]) for i in range(len(texts))]
 
 
 def same_bits(one: Sequence[Floats], other: Sequence[Floats]) -> bool:
@@ -156,12 +234,16 @@ def share_arena() -> None:
     onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, -1, -1, -1))
 
 
-def session(path: Path, words: onnxruntime.OrtValue | None = None, threads: int = 1) -> onnxruntime.InferenceSession:
+def session(
+    path: Path, words: onnxruntime.OrtValue | None = None, threads: int = 1, *, plan_memory: bool = True
+) -> onnxruntime.InferenceSession:
     """A session that runs a graph as it is written, on so many threads, its word table given or its own.
 
-    A given one must outlive the session. Raises ArtifactError if the graph does not load.
+    A given one must outlive the session. With `plan_memory`, a run takes what an earlier one of inputs of the same
+    shapes took at once. Raises ArtifactError if the graph does not load.
     """
     options = onnxruntime.SessionOptions()
+    options.enable_mem_pattern = plan_memory
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL

@@ -7,21 +7,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from prometheus_client import Histogram
 
 from service.artifact import Artifact, Golden
-from service.engine import WIDE, ClassifyOutput, Engine
+from service.engine import PACK_TOKENS, WIDE, WORTH_PACKING, ClassifyOutput, Engine
 from service.errors import ArtifactError, EngineError, InputError, RequestError, ServiceError
 from service.heads import Head
 from service.metrics import Metrics
 from service.reading import Piece, Reading
-from service.scheduler import Scheduler, Split, Ticket
+from service.scheduler import Run, Scheduler, Share, Split, Ticket
 from service.timings import Timings
 from service.tokenizer import Tokenizer
 
@@ -152,6 +153,8 @@ class Inference:
         self._metrics = metrics
         # Looked up once: a lookup by labels costs as much as what it counts.
         self._infer_seconds = {graph: metrics.inference_seconds.labels(graph) for graph in ("classify", "embed")}
+        self._run_texts = {graph: metrics.run_texts.labels(graph) for graph in ("classify", "embed")}
+        self._shared: Run | None = None
         self._ended = {
             (operation, outcome): metrics.texts.labels(self.name, operation, outcome)
             for operation in OPERATIONS
@@ -169,10 +172,16 @@ class Inference:
         inference.check_golden()
         return inference
 
-    def widen(self) -> None:
-        """Let a text that is alone be classified on two cores, where this process has two workers."""
+    def hasten(self) -> None:
+        """Make ready what only makes answers come sooner: a text that is alone is classified on two cores, where this
+        process has two workers; those of texts that wait share runs."""
         if self._scheduler.size >= WIDE:
             self._engine.widen()
+        self._engine.pack()
+        if self._engine.pack_size > 1:
+            # Not a method: the model would hold itself then, and be kept until the garbage collector finds that out.
+            run = partial(_classify_all, self._engine, self._infer_seconds["classify"], self._run_texts["classify"])
+            self._shared = Run(run, self._engine.pack_size, PACK_TOKENS)
 
     def give_back(self) -> None:
         """Return the memory that runs took to the system; the next ones take it again. Raises EngineError."""
@@ -333,7 +342,7 @@ class Inference:
 
     def _classify(
         self, reading: Reading, timings: Timings, long_text: LongText, detail: Detail | None
-    ) -> Classification | Split:
+    ) -> Classification | Share | Split:
         pieces, read = self._pieces(reading, long_text)
         sentences = reading.sentences() if detail == "sentences" else []
         self._bound(len(sentences), self.limits.sentences, "sentences")
@@ -364,7 +373,7 @@ class Inference:
         *,
         normalize: bool,
         dimensions: int | None,
-    ) -> Embedding | Split:
+    ) -> Embedding | Share | Split:
         pieces, read = self._pieces(reading, long_text)
 
         def join(vectors: list[Floats]) -> Embedding:
@@ -375,7 +384,7 @@ class Inference:
         run = self._cls if pool == "cls" else partial(self._vectors, POOLED[pool])
         return _run([partial(run, timings, piece.ids) for piece in pieces], join)
 
-    def _explain(self, reading: Reading, timings: Timings, mask: int) -> Explanation | Split:
+    def _explain(self, reading: Reading, timings: Timings, mask: int) -> Explanation | Share | Split:
         (piece,), read = self._pieces(reading, "error")
         words = reading.words()
         self._bound(len(words), self.limits.words, "words")
@@ -391,14 +400,20 @@ class Inference:
         variants = [piece.ids, *(reading.masked(word, mask) for word in words)]
         return _run([partial(self._logits, timings, ids) for ids in variants], join)
 
-    def _logits(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
-        return self._timed(self._classified, "classify", timings, ids).logits
+    def _logits(self, timings: Timings, ids: NDArray[np.int64]) -> Floats | Share:
+        return self._classified(_logits, timings, ids)
 
-    def _cls(self, timings: Timings, ids: NDArray[np.int64]) -> Floats:
-        return self._timed(self._classified, "classify", timings, ids).cls
+    def _cls(self, timings: Timings, ids: NDArray[np.int64]) -> Floats | Share:
+        return self._classified(_cls, timings, ids)
 
-    def _classified(self, ids: NDArray[np.int64]) -> ClassifyOutput:
-        return self._engine.classify(ids, wide=self._scheduler.calm)
+    def _classified(
+        self, part: Callable[[ClassifyOutput], Floats], timings: Timings, ids: NDArray[np.int64]
+    ) -> Floats | Share:
+        """Run on all cores if nothing else wants them, else with others that wait if that is worth it, else alone."""
+        calm = self._scheduler.calm
+        if self._shared and not calm and len(ids) <= WORTH_PACKING:
+            return Share(self._shared, (timings, ids), len(ids), part)
+        return part(self._timed(partial(self._engine.classify, wide=calm), "classify", timings, ids))
 
     def _vectors(self, pooled: tuple[str, ...], timings: Timings, ids: NDArray[np.int64]) -> Floats:
         return self._timed(partial(self._engine.embed, pooled=pooled), "embed", timings, ids)
@@ -409,7 +424,29 @@ class Inference:
         began = time.monotonic()
         result = run(ids)
         self._infer_seconds[graph].observe(timings.done(timings.infer, began))
+        self._run_texts[graph].observe(1)
         return result
+
+
+def _classify_all(
+    engine: Engine, seconds: Histogram, texts: Histogram, items: Sequence[tuple[Timings, NDArray[np.int64]]]
+) -> list[ClassifyOutput | EngineError]:
+    """Outcomes of texts that share a run, and the time that each takes part of it."""
+    began = time.monotonic()
+    results = engine.classify_all([ids for _, ids in items])
+    for timings, _ in items:
+        timings.done(timings.infer, began, 1 / len(items))
+    seconds.observe(time.monotonic() - began)
+    texts.observe(len(items))
+    return results
+
+
+def _logits(output: ClassifyOutput) -> Floats:
+    return output.logits
+
+
+def _cls(output: ClassifyOutput) -> Floats:
+    return output.cls
 
 
 def _outcome(answer: object) -> str:
@@ -418,9 +455,16 @@ def _outcome(answer: object) -> str:
     return "error" if isinstance(answer, ServiceError) else "ok"
 
 
-def _run(tasks: Sequence[Callable[[], Floats]], join: Callable[[list[Floats]], Result]) -> Result | Split:
+def _run(
+    tasks: Sequence[Callable[[], Floats | Share]], join: Callable[[list[Floats]], Result]
+) -> Result | Share | Split:
     """One task is run at once, on the worker that is at it; several take their turns."""
-    return join([tasks[0]()]) if len(tasks) == 1 else Split(tasks, join)
+    if len(tasks) > 1:
+        return Split(tasks, join)
+    made = tasks[0]()
+    if isinstance(made, Share):
+        return replace(made, then=lambda result: join([made.then(result)]))
+    return join([made])
 
 
 def weighted_mean(rows: Sequence[Floats], pieces: Sequence[Piece]) -> Floats:

@@ -15,6 +15,7 @@ from prometheus_client import (
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TOKENS = (4, 8, 16, 32, 64, 128, 256, 512)
+_TEXTS = (1, 2, 3, 4)
 _SHARES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 
@@ -38,6 +39,7 @@ class Metrics:
         self.queue_seconds = self._histogram("queue_seconds", "Time a text waited for a worker.", _SECONDS)
         self.tokenize_seconds = self._histogram("tokenize_seconds", "Clean-up and tokenization of a text.", _SECONDS)
         self.inference_seconds = self._histogram("inference_seconds", "One run of a graph.", _SECONDS, "graph")
+        self.run_texts = self._histogram("run_texts", "Texts that shared a run of a graph.", _TEXTS, "graph")
         self.predictions = self._counter("predictions", "Texts by predicted label.", "model", "label")
         self.confidence = self._histogram("confidence", "Probability of the predicted label.", _SHARES)
         self.rejected = self._counter("rejected_requests", "Requests refused by admission.", "reason")

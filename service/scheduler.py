@@ -3,8 +3,9 @@
 A request is a list of tasks, one a text. Workers take one task of each waiting request in turn, so that a list of
 thousands delays a single text by no more than the tasks already running. A task may split into parts (the windows
 of a long text), which then run in their request's turns before the tasks behind them: what is begun is finished, and
-what waits stays small. Cancelling a request's future drops all of it that has not run: a caller that left, or whose
-deadline passed, costs nothing more.
+what waits stays small. A task may also wish to share a run with others: the worker then takes those whose turn is next,
+as far as they fit, whosoever they are, and leaves the other workers their part of what waits. Cancelling a request's
+future drops all of it that has not run: a caller that left, or whose deadline passed, costs nothing more.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Reason = Literal["deadline", "disconnect", "other"]
 """Why a request was given up."""
 
 Task = Callable[[], Any]
-"""What a worker calls for one text. It returns the text's outcome, or a Split."""
+"""What a worker calls for one text. It returns the text's outcome, a Split or a Share."""
 
 
 CALM_SECONDS = 0.1
@@ -73,6 +74,26 @@ class Split:
             raise ValueError("there is nothing to split into")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Runs up to `most` items at once, of sizes that make up `room` at most: `run` gives each its result, or a
+    ServiceError. A larger item runs alone."""
+
+    run: Callable[[list[Any]], Sequence[Any]]
+    most: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A task's wish to have an item run, with others' if they wait; `then` makes its outcome of the result."""
+
+    run: Run
+    item: Any
+    size: int
+    then: Callable[[Any], Any]
+
+
 @dataclass(slots=True)
 class _Work:
     """A task, and where its outcome goes: place `index` of `parent` (a list of outcomes still being filled).
@@ -87,6 +108,14 @@ class _Work:
     index: int
     text: int
     queued: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A work whose item is still to be run."""
+
+    work: _Work
+    wish: Share
 
 
 @dataclass(slots=True)
@@ -271,15 +300,26 @@ class Scheduler:
                     return self._rest
             if self._stopping:
                 return None
-            request = self._turns.take(time.monotonic())
-            work = request.waiting.popleft()
-            if not request.waiting:
-                self._turns.remove(request)
-            self._waiting -= work.units
-            self._running += 1
-            if self._waiting or self._running > 1:
-                self._met = time.monotonic()
-            return partial(self._run, work)
+            return partial(self._run, self._next())
+
+    def _next(self) -> _Work:
+        """The task whose turn it is. Called with the lock held, when there is one."""
+        request = self._turns.take(time.monotonic())
+        work = request.waiting.popleft()
+        if not request.waiting:
+            self._turns.remove(request)
+        self._waiting -= work.units
+        self._running += 1
+        if self._waiting or self._running > 1:
+            self._met = time.monotonic()
+        return work
+
+    def _another(self, taken: int) -> _Work | None:
+        """One more task for a worker that has taken so many, unless what waits is the other workers' part."""
+        with self._lock:
+            if not self._turns or self._stopping or taken * self._alive >= taken + self._waiting:
+                return None
+            return self._next()
 
     def _until_rest(self) -> float | None:
         """Seconds until a rest is due; None while something runs, whose worker will see to it, or after a rest."""
@@ -337,29 +377,70 @@ class Scheduler:
 
     def _run(self, work: _Work) -> None:
         began = time.monotonic()
-        self._metrics.queue_seconds.observe(began - work.queued)
-        work.parent.request.future.timings.taken(work.queued, began)
+        taken = [work]
         try:
-            self._answer(work, work.task)
+            if share := self._begin(work):
+                self._run_shared(share, taken)
         finally:
             with self._lock:
                 self._ended = time.monotonic()
-                self._mean_seconds += 0.05 * (self._ended - began - self._mean_seconds)
-                self._running -= 1
+                for _ in taken:
+                    self._mean_seconds += 0.05 * ((self._ended - began) / len(taken) - self._mean_seconds)
+                self._running -= len(taken)
                 self._tell_if_idle()
+
+    def _begin(self, work: _Work) -> _Shared | None:
+        """Call a task that was taken; None if it needs nothing more."""
+        now = time.monotonic()
+        self._metrics.queue_seconds.observe(now - work.queued)
+        work.parent.request.future.timings.taken(work.queued, now)
+        return self._answer(work, work.task)
+
+    def _run_shared(self, first: _Shared, taken: list[_Work]) -> None:
+        """Run an item with those of the tasks whose turn is next, which become `taken` too, as long as they fit."""
+        run = first.wish.run
+        together = [first]
+        alone: list[_Shared] = []
+        try:
+            while not alone and len(together) < run.most and (work := self._another(len(taken))):
+                taken.append(work)
+                if shared := self._begin(work):
+                    size = sum(one.wish.size for one in (*together, shared))
+                    fits = shared.wish.run is run and size <= run.room
+                    (together if fits else alone).append(shared)
+        finally:
+            # Also where a task that was to join ends this thread: the others are answered first.
+            try:
+                self._finish(together)
+            finally:
+                self._finish(alone)
+
+    def _finish(self, together: list[_Shared]) -> None:
+        """Run items at once, and give each work the outcome of its own."""
+        results: Any = EngineError("the worker died while it ran this text")
+        try:
+            if together:
+                results = self._guarded(lambda: together[0].wish.run.run([one.wish.item for one in together]))
+        finally:
+            for index, one in enumerate(together):
+                result = results if isinstance(results, ServiceError) else results[index]
+                failed = isinstance(result, ServiceError)
+                self._settle(one.work, result if failed else self._guarded(partial(one.wish.then, result)))
 
     def _tell_if_idle(self) -> None:
         if not (self._running or self._waiting):
             self._idle.notify_all()
 
-    def _answer(self, work: _Work, task: Task) -> None:
-        """Give a work what a task makes: its own, or the join of its parts."""
+    def _answer(self, work: _Work, task: Task) -> _Shared | None:
+        """Give a work what a task makes, its own or the join of its parts, unless that is still to be run."""
         outcome: Any = EngineError("the worker died while it ran this text")
         try:
             outcome = self._guarded(task)
         finally:
             # Also where a task ends its thread: its caller is told before the thread is gone.
-            self._settle(work, outcome)
+            if not isinstance(outcome, Share):
+                self._settle(work, outcome)
+        return _Shared(work, outcome) if isinstance(outcome, Share) else None
 
     def _guarded(self, task: Task) -> Any:
         """A task's outcome, with its failure as a value: it is its own caller's alone."""

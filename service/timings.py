@@ -34,13 +34,13 @@ class Timings:
             if not self.queue.runs:
                 self.queue = Stage(queued, now, now - queued, 1)
 
-    def done(self, stage: Stage, began: float) -> float:
-        """A stage was worked on from `began` until now: the seconds that took."""
+    def done(self, stage: Stage, began: float, share: float = 1.0) -> float:
+        """A stage was worked on from `began` until now, of which a share was this request's: the seconds that took."""
         now = time.monotonic()
         with self._lock:
             stage.began = min(stage.began, began)
             stage.ended = max(stage.ended, now)
-            stage.seconds += now - began
+            stage.seconds += share * (now - began)
             stage.runs += 1
         return now - began
 

@@ -24,7 +24,7 @@ from models.quantize import quantize
 from models.verify import verify
 
 FOLDER = Path(__file__).parent / "tiny"
-WAY = "int8-dynamic-fitted"
+CLASSIFY_WAY, EMBED_WAY = "int8-static-fitted", "int8-dynamic-fitted"
 CONFIG: dict[str, Any] = {
     "model_type": "bert",
     "hidden_act": "gelu",
@@ -107,7 +107,7 @@ def build(out: Path) -> None:
         write_checkpoint(checkpoint)
         write_data(data)
         export(checkpoint, out)
-        quantize(out, data, WAY, WAY, bounds={})
+        quantize(out, data, CLASSIFY_WAY, EMBED_WAY, bounds={})
         verify(out, data)
     shutil.rmtree(out / FLOAT32)
 

@@ -52,7 +52,7 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
     def open_model(folder: Path, name: str | None) -> Inference:
         inference = Inference.open(folder, scheduler, metrics, limits, name)
         # It takes as long as a graph takes to load, and nothing is owed it: not before the service is ready.
-        threading.Thread(target=inference.widen, name="widen").start()
+        threading.Thread(target=inference.hasten, name="hasten").start()
         return inference
 
     models = Catalog(open_model, metrics, settings.max_models)

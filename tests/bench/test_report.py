@@ -11,10 +11,10 @@ from bench.scenarios import (
     BASE64,
     BOTH,
     EMBED,
-    ENGINE,
     LISTS,
     NO_RUN,
     ONE,
+    PACKED,
     PRODUCT,
     SERVICE,
     SINGLE,
@@ -98,7 +98,7 @@ def test_every_target_is_computed_where_everything_is_measured() -> None:
         peers.runs += of(OURS, scenario.name, 500, 500) + of("infinity", scenario.name, 100, 100)
     layers = Results(FACTS, {PRODUCT: {"operations_per_s": [2e12, 2e12]}, SERVICE: {"ready_s": [0.5]}})
     layers.subject(SERVICE)[f"lock_us_{SINGLE.name}"] = [40.0]
-    for subject, threads in ((ENGINE, THREAD), (ENGINE, THREADS), (STOCK, THREADS), (BOTH, THREAD), (BOTH, THREADS)):
+    for subject, threads in ((PACKED, THREAD), (PACKED, THREADS), (STOCK, THREADS), (BOTH, THREAD), (BOTH, THREADS)):
         layers.runs += of(subject, threads, 1000, 1000)
     for what in (SINGLE.name, LISTS.name, f"{EMBED}, {SINGLE.name}"):
         layers.runs += of(SERVICE, what, 900, 900, cpu_s_per_1000=2.0)

@@ -1,6 +1,7 @@
 """The graphs compute what BERT computes: each text alone, in padded batches, and in the last layer for [CLS] alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from safetensors.numpy import load_file  # noqa: E402
 from models import calibration, products, storage  # noqa: E402
 from models.checkpoint import Bert  # noqa: E402
 from models.graph import Product, classify_graph, embed_graph  # noqa: E402
+from models.packed import TEXTS, packed_graph  # noqa: E402
 
 LENGTHS = (1, 2, 3, 8, 25, 64)
 
@@ -174,3 +176,29 @@ def test_a_checkpoint_without_a_head_is_refused(checkpoint: Path) -> None:
     config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
     with pytest.raises(ValueError, match=r"no classifier\.weight"):
         Bert.from_state(state, config)
+
+
+@pytest.mark.parametrize("lengths", [(8, 8, 8, 8), (1, 64, 3, 20), (30, 1, 1, 2)])
+def test_texts_packed_into_one_run_are_answered_as_each_alone(
+    bert: Bert, ways: dict[str, Product], lengths: tuple[int, ...]
+) -> None:
+    texts = [some_ids(length, seed) for seed, length in enumerate(lengths)]
+    feed = {
+        "input_ids": np.concatenate(texts)[None],
+        "position_ids": np.concatenate([np.arange(length) for length in lengths]),
+        "lengths": np.array(lengths),
+    }
+    for way, exact in {"float32": False, "static": True}.items():
+        graph = packed_graph(bert, ways[way]).SerializeToString()
+        session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+        logits, cls = session.run(["logits", "cls"], feed)
+        assert len(logits) == len(cls) == TEXTS
+        alone = [run(classify_graph(bert, ways[way]), ids[None]) for ids in texts]
+        for together, each in ((logits, [one[0] for one in alone]), (cls, [one[1] for one in alone])):
+            np.testing.assert_allclose(together, np.concatenate(each), atol=1e-5)
+            assert together.tobytes() == np.concatenate(each).tobytes() or not exact
+
+
+def test_distances_of_tokens_are_of_one_text(bert: Bert) -> None:
+    with pytest.raises(ValueError, match="distances of tokens"):
+        packed_graph(replace(bert, distances=np.zeros((4, 127), np.float32)), products.float32)

@@ -12,7 +12,7 @@ pytest.importorskip("onnx", reason="onnx belongs to the training set: make test-
 pytest.importorskip("safetensors", reason="safetensors belongs to the training set: make test-models")
 pytest.importorskip("scipy", reason="SciPy belongs to the training set: make test-models")
 
-from models.export import export
+from models.export import PACKED, export
 from models.quantize import EXACT, choose, quantize, table
 from service.artifact import Artifact, Quantization
 from service.engine import Engine
@@ -67,6 +67,18 @@ def test_measures_and_writes_a_model(checkpoint: Path, data: Path, tmp_path: Pat
     artifact = Artifact.open(tmp_path)
     assert artifact.manifest.bounds == {"agreement_min": 0.5}
     assert np.isfinite(Engine(artifact).classify(np.array([2, 9, 3])).logits).all()
+
+
+def test_scales_fixed_in_advance_let_texts_share_runs(checkpoint: Path, data: Path, tmp_path: Path) -> None:
+    export(checkpoint, tmp_path)
+    quantize(tmp_path, data, "int8-static-fitted", "blocks32", bounds={})
+    manifest = Artifact.open(tmp_path).manifest
+    assert manifest.graphs.packed == PACKED
+    assert PACKED in manifest.files
+    quantize(tmp_path, data, "int8-dynamic-fitted", "blocks32", bounds={})
+    manifest = Artifact.open(tmp_path).manifest
+    assert manifest.graphs.packed is None
+    assert not (tmp_path / PACKED).exists()
 
 
 def test_the_same_texts_give_the_same_model(checkpoint: Path, data: Path, tmp_path: Path) -> None:

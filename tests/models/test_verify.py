@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from typer.testing import CliRunner
 
 from models.__main__ import app
 from models.evaluation import Answers, DevSets
-from models.fidelity import same_on_two_threads
+from models.fidelity import same_in_packs, same_on_two_threads
 from models.manifest import BOUNDS, broken
 from models.verify import calibration_error, fit_temperature, verify, within_classes
 from service.artifact import Artifact
-from service.engine import ClassifyOutput, Engine, Ids
+from service.engine import PACK_TOKENS, ClassifyOutput, Engine, Ids
+from service.errors import EngineError
 
 TINY = Path(__file__).parents[1] / "tiny"
 
@@ -91,6 +93,45 @@ def test_two_threads_are_compared_on_every_text(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Engine, "classify", otherwise)
     assert same_on_two_threads(artifact, texts[:2])
     assert not same_on_two_threads(artifact, texts)
+
+
+def test_a_model_whose_bits_depend_on_the_company_is_not_as_its_manifest_says(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
+    assert not verify(tmp_path, data).broken
+    monkeypatch.setattr("models.verify.same_in_packs", lambda *_: False)
+    (problem,) = verify(tmp_path, data).broken
+    assert problem.startswith("several texts in a run do not give the bits")
+
+
+def test_texts_that_share_runs_are_each_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact = Artifact.open(TINY)
+    texts = [np.arange(5, 5 + length) for length in range(1, 60)]
+    assert same_in_packs(artifact, texts)
+    run, packs = Engine.classify_all, []
+
+    def otherwise(self: Engine, texts: Sequence[Ids]) -> list[ClassifyOutput | EngineError]:
+        """The last bit of one text's logits depends on the company it has."""
+        packs.append([len(ids) for ids in texts])
+        outputs = run(self, texts)
+        for output in outputs:
+            assert isinstance(output, ClassifyOutput)
+            if len(texts) > 1 and 40 in packs[-1]:
+                np.nextafter(output.logits, np.float32(9), out=output.logits)
+        return outputs
+
+    monkeypatch.setattr(Engine, "classify_all", otherwise)
+    assert same_in_packs(artifact, [ids for ids in texts if len(ids) != 40])
+    assert max(map(len, packs)) == 4
+    assert max(map(sum, packs)) <= PACK_TOKENS
+    assert not same_in_packs(artifact, texts)
+
+
+def test_without_a_packed_graph_there_is_nothing_to_compare() -> None:
+    artifact = Artifact.open(TINY)
+    graphs = artifact.manifest.graphs.model_copy(update={"packed": None})
+    assert not same_in_packs(Artifact(TINY, artifact.manifest.model_copy(update={"graphs": graphs})), [])
 
 
 def test_a_golden_text_with_another_answer_is_named(data: Path, tmp_path: Path) -> None:

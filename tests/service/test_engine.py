@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.artifact import Artifact
-from service.engine import SLOWER, WIDE, WORTH_SHARING, Engine, same_bits, session
+from service.engine import SLOWER, WIDE, WORTH_SHARING, ClassifyOutput, Engine, same_bits, session
 from service.errors import ArtifactError, EngineError
 from service.settings import DEFAULT_MODEL
 from service.tokenizer import Tokenizer
@@ -79,14 +80,67 @@ def test_a_run_on_two_cores_gives_the_same_answer_bit_for_bit() -> None:
     assert together == on_one * 4
 
 
+def test_texts_that_share_a_run_get_the_answers_they_get_alone_bit_for_bit() -> None:
+    """Of the real model, whose matrices make the kernels choose by the number of rows."""
+    engine = Engine(Artifact.open(DEFAULT_MODEL))
+    engine.pack()
+    assert engine.pack_size == 4
+    rng = np.random.default_rng(0)
+    packs = [[rng.integers(1000, 30_000, rng.integers(1, 80)) for _ in range(2 + i % 3)] for i in range(24)]
+    packs.append([rng.integers(1000, 30_000, 512) for _ in range(4)])
+
+    def answers(texts: Sequence[NDArray[np.int64]]) -> list[bytes]:
+        found = [output for output in engine.classify_all(texts) if isinstance(output, ClassifyOutput)]
+        return [output.logits.tobytes() + output.cls.tobytes() for output in found]
+
+    alone = [[answers([ids])[0] for ids in texts] for texts in packs]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(answers, packs)) == alone
+
+
+def test_texts_share_no_run_before_it_is_ready_nor_where_it_would_change_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine(Artifact.open(TINY))
+    texts = [some_ids(3), some_ids(7)]
+    before = engine.classify_all(texts)
+    assert engine.pack_size == 1
+    monkeypatch.setattr("service.engine.same_bits", lambda *_: False)
+    engine.pack()
+    assert engine.pack_size == 1
+    monkeypatch.undo()
+    graphs = Artifact.open(TINY).manifest.graphs.model_copy(update={"packed": None})
+    without = Engine(Artifact(TINY, Artifact.open(TINY).manifest.model_copy(update={"graphs": graphs})))
+    without.pack()
+    assert without.pack_size == 1
+    engine.pack()
+    assert engine.pack_size == 4
+    for one, other in zip(before, engine.classify_all(texts), strict=True):
+        assert isinstance(one, ClassifyOutput)
+        assert isinstance(other, ClassifyOutput)
+        assert one.logits.tobytes() == other.logits.tobytes()
+
+
+def test_of_texts_that_share_a_run_only_those_at_fault_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(Artifact.open(TINY))
+    engine.pack()
+    good, outside = some_ids(5), np.array([10**6])
+    first, second, third = engine.classify_all([good, outside, good])
+    assert isinstance(first, ClassifyOutput)
+    assert isinstance(second, EngineError)
+    assert isinstance(third, ClassifyOutput)
+    assert first.logits.tobytes() == third.logits.tobytes() == engine.classify(good).logits.tobytes()
+
+
 @pytest.fixture
 def wide() -> Artifact:
     artifact = Artifact.open(TINY)
-    return Artifact(TINY, artifact.manifest.model_copy(update={"wide": True}))
+    assert artifact.manifest.wide
+    return artifact
 
 
 def test_a_run_is_wide_where_it_gains(wide: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
-    unseen = Engine(Artifact.open(TINY))
+    unseen = Engine(Artifact(TINY, wide.manifest.model_copy(update={"wide": False})))
     unseen.widen()
     assert not unseen.wide  # nobody saw that its answers stay the same
     engine = Engine(wide)
@@ -181,7 +235,7 @@ def test_the_session_runs_the_graph_as_written(tmp_path: Path) -> None:
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (1, 1)
     onnx = pytest.importorskip("onnx")
     written = {node.op_type for node in onnx.load(TINY / "classify.onnx", load_external_data=False).graph.node}
-    assert {"LayerNormalization", "Add", "DynamicQuantizeMatMul", "Gelu"} <= written
+    assert {"LayerNormalization", "Add", "QuantizeLinear", "MatMulIntegerToFloat", "Gelu"} <= written
     optimized = tmp_path / "optimized.onnx"
     options.optimized_model_filepath = str(optimized)
     onnxruntime.InferenceSession(

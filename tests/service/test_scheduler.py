@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from service.errors import EngineError, InputError, OverloadedError, RequestError, UnavailableError
 from service.metrics import Metrics
-from service.scheduler import CALM_SECONDS, REST_SECONDS, Scheduler, Split, Task, Ticket
+from service.scheduler import CALM_SECONDS, REST_SECONDS, Run, Scheduler, Share, Split, Task, Ticket
 
 GUARD = 60.0
 """Seconds after which a wait is a failure. No test that passes ever waits so long."""
@@ -587,6 +587,166 @@ def test_a_task_whose_caller_left_meanwhile_does_not_split(start: Start, metrics
     assert scheduler.stop(GUARD)
     assert journal.lines == []
     assert read(metrics, "dropped_texts_total", reason="other") == 1
+
+
+# Shared runs
+
+
+def in_capitals(items: list[Any]) -> list[Any]:
+    return [item.upper() for item in items]
+
+
+class Runs:
+    """Runs of up to three items, of sizes that make up ten, that write down what they were given."""
+
+    def __init__(self, run: Callable[[list[Any]], Sequence[Any]] = in_capitals) -> None:
+        self.lines: list[str] = []
+        self._run = run
+        self.of_three = Run(self, most=3, room=10)
+
+    def __call__(self, items: list[Any]) -> Sequence[Any]:
+        self.lines.append("".join(items))
+        return self._run(items)
+
+    def share(self, item: str, size: int = 1) -> Task:
+        """A task that wishes to share a run."""
+        return lambda: Share(self.of_three, item, size, then=lambda result: (item, result))
+
+
+def test_tasks_that_wait_share_runs_and_each_gets_its_own(start: Start, metrics: Metrics) -> None:
+    scheduler = start()
+    gate, _ = hold(scheduler)
+    runs = Runs()
+    bulk = scheduler.submit([runs.share(item) for item in "abcd"])
+    single = scheduler.submit([runs.share("x")])
+    gate.let_go.set()
+    assert bulk.result(GUARD) == [("a", "A"), ("b", "B"), ("c", "C"), ("d", "D")]
+    assert single.result(GUARD) == [("x", "X")]
+    assert runs.lines == ["axb", "cd"]  # in turns, whosoever they are
+    assert read(metrics, "queue_seconds_count") == 6
+
+
+def test_what_does_not_fit_runs_alone(start: Start) -> None:
+    scheduler = start()
+    gate, _ = hold(scheduler)
+    runs, others = Runs(), Runs()
+    tasks = [runs.share("a", 6), runs.share("b", 5), runs.share("c", 5), runs.share("d", 5), others.share("e")]
+    future = scheduler.submit([*tasks, lambda: "plain", runs.share("f"), runs.share("g", 99), runs.share("h")])
+    gate.let_go.set()
+    outcomes = future.result(GUARD)
+    assert [outcome[0] for outcome in outcomes] == ["a", "b", "c", "d", "e", "p", "f", "g", "h"]
+    assert runs.lines == ["a", "b", "cd", "f", "g", "h"]
+    assert others.lines == ["e"]
+
+
+def test_a_worker_leaves_the_others_their_part(start: Start) -> None:
+    scheduler = start(workers=2)
+    gates = [hold(scheduler)[0] for _ in range(2)]
+    runs = Runs()
+    future = scheduler.submit([runs.share(item) for item in "abcd"])
+    gates[0].let_go.set()
+    while len(runs.lines) < 2:  # one worker alone gets to both halves in the end
+        time.sleep(0.001)
+    assert runs.lines[0] == "ab"
+    gates[1].let_go.set()
+    assert [outcome[0] for outcome in future.result(GUARD)] == list("abcd")
+
+
+def test_an_idle_service_keeps_nobody_waiting_for_company(start: Start) -> None:
+    scheduler = start(workers=2)
+    runs = Runs()
+    assert scheduler.submit([runs.share("a")]).result(GUARD) == [("a", "A")]
+    assert runs.lines == ["a"]
+
+
+def test_parts_share_runs_too(start: Start) -> None:
+    runs = Runs()
+    parts = [runs.share(item) for item in "abcd"]
+    assert start().submit([lambda: Split(parts, join=list)]).result(GUARD) == [
+        [("a", "A"), ("b", "B"), ("c", "C"), ("d", "D")]
+    ]
+    assert runs.lines == ["abc", "d"]
+
+
+def test_an_item_that_fails_fails_its_own_text(start: Start) -> None:
+    def run(items: list[Any]) -> list[Any]:
+        return [InputError("no") if item == "b" else item for item in items]
+
+    scheduler = start()
+    gate, _ = hold(scheduler)
+    runs = Runs(run)
+    future = scheduler.submit([runs.share(item) for item in "abc"])
+    gate.let_go.set()
+    first, second, third = future.result(GUARD)
+    assert (first, third) == (("a", "a"), ("c", "c"))
+    assert isinstance(second, InputError)
+
+
+def test_a_shared_run_that_fails_fails_all_its_texts_and_no_worker(start: Start) -> None:
+    def run(items: list[Any]) -> list[Any]:
+        raise RuntimeError(f"broken by {items}")
+
+    scheduler = start()
+    gate, _ = hold(scheduler)
+    runs = Runs(run)
+    future = scheduler.submit([*map(runs.share, "ab"), lambda: "plain"])
+    gate.let_go.set()
+    with capture_logs() as logs:
+        first, second, plain = future.result(GUARD)
+    assert [type(first), type(second), plain] == [EngineError, EngineError, "plain"]
+    assert [line["event"] for line in logs] == ["task failed"]
+    assert scheduler.alive == 1
+
+
+def test_what_becomes_of_a_result_may_fail_too(start: Start) -> None:
+    runs = Runs()
+
+    def then(_result: Any) -> Any:
+        raise InputError("not this one")
+
+    scheduler = start()
+    gate, _ = hold(scheduler)
+    future = scheduler.submit([lambda: Share(runs.of_three, "a", 1, then), runs.share("b")])
+    gate.let_go.set()
+    first, second = future.result(GUARD)
+    assert isinstance(first, InputError)
+    assert second == ("b", "B")
+
+
+def test_a_thread_that_ends_while_tasks_share_answers_them_first(start: Start) -> None:
+    scheduler = start(workers=2)
+    gate, _ = hold(scheduler)
+    other, _ = hold(scheduler)
+    threads: list[threading.Thread] = []
+    runs = Runs()
+    future = scheduler.submit([runs.share("a"), dying(threads), *map(runs.share, "bcdefg")])
+    gate.let_go.set()
+    while not threads:
+        time.sleep(0.001)
+    other.let_go.set()
+    outcomes = future.result(GUARD)
+    assert outcomes[0] == ("a", "A")
+    assert isinstance(outcomes[1], EngineError)
+    assert [outcome[1] for outcome in outcomes[2:]] == list("BCDEFG")
+    assert runs.lines[0] == "a"
+    assert scheduler.alive == 1
+
+
+def test_a_run_that_ends_its_thread_is_answered(start: Start) -> None:
+    def run(_items: list[Any]) -> list[Any]:
+        raise SystemExit
+
+    scheduler = start(workers=2)
+    gates = [hold(scheduler)[0] for _ in range(2)]
+    runs = Runs(run)
+    future = scheduler.submit([*map(runs.share, "abcd"), *[lambda: "plain"] * 2])
+    gates[0].let_go.set()
+    while not runs.lines:
+        time.sleep(0.001)
+    gates[1].let_go.set()
+    outcomes = future.result(GUARD)
+    assert [type(outcome) for outcome in outcomes[:4]] == [EngineError] * 4
+    assert outcomes[4:] == ["plain", "plain"]  # they ran while their worker gathered
 
 
 # Endings

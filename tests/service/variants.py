@@ -18,7 +18,9 @@ def variant(folder: Path, **changes: Any) -> Path:
     shutil.copytree(TINY, folder)
     path = folder / "manifest.json"
     manifest: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**manifest, "labels": OTHER_LABELS, **changes}), encoding="utf-8")
+    golden = [{**one, "label": None} for one in manifest["golden"]]
+    written = {**manifest, "labels": OTHER_LABELS, "golden": golden, **changes}
+    path.write_text(json.dumps(written), encoding="utf-8")
     return folder
 
 

@@ -229,7 +229,7 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
         ("sentiment_tokens_total", {"operation": "classify"}),
         ("sentiment_queue_seconds_count", {}),
         ("sentiment_tokenize_seconds_count", {}),
-        ("sentiment_inference_seconds_count", {"graph": "classify"}),
+        ("sentiment_run_texts_sum", {"graph": "classify"}),
         ("sentiment_truncated_texts_total", {}),
         ("sentiment_confidence_count", {}),
     ]
