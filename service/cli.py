@@ -165,8 +165,12 @@ def classify(
             from service.files import operations
 
             # The first rows are answered in the time it takes; for a few texts it would not be worth that.
-            threading.Thread(target=inference.hasten, name="hasten").start()
-            _run(job, operations.classify(inference, prefix, long_text))
+            thread = threading.Thread(target=inference.hasten, name="hasten")
+            thread.start()
+            try:
+                _run(job, operations.classify(inference, prefix, long_text))
+            finally:
+                thread.join()  # a process that ends while ONNX Runtime makes a session is aborted
             return
         shown = Shown(inference.manifest.labels)
         _answer(texts, partial(inference.classify, long_text=long_text), lambda one: classify_result(one, shown))

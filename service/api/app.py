@@ -41,6 +41,25 @@ LAST_SECONDS = 5.0
 """How long the stop waits for running texts once no request is open: far longer than the longest run takes."""
 
 
+class _Hastening:
+    """Threads that hasten models: it takes as long as a graph takes to load, and nothing is owed it before the service
+    is ready."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+
+    def start(self, inference: Inference) -> None:
+        """Hasten a model."""
+        thread = threading.Thread(target=inference.hasten, name="hasten")
+        thread.start()
+        self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
+
+    def join(self) -> None:
+        """Wait for all: a process that ends while ONNX Runtime makes a session is aborted."""
+        for thread in self._threads:
+            thread.join()
+
+
 def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
     """The application. Its models are opened when it starts; a model that cannot be trusted makes it not ready.
 
@@ -48,11 +67,11 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
     """
     metrics = Metrics()
     limits = Limits(**settings.limits)
+    hastening = _Hastening()
 
     def open_model(folder: Path, name: str | None) -> Inference:
         inference = Inference.open(folder, scheduler, metrics, limits, name)
-        # It takes as long as a graph takes to load, and nothing is owed it: not before the service is ready.
-        threading.Thread(target=inference.hasten, name="hasten").start()
+        hastening.start(inference)
         return inference
 
     models = Catalog(open_model, metrics, settings.max_models)
@@ -77,6 +96,7 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
             if service.siblings:
                 await stack.enter_async_context(service.siblings.listening())
             yield
+        await asyncio.to_thread(hastening.join)
         service.all_answered = await asyncio.to_thread(service.scheduler.stop, LAST_SECONDS)
         log.info("stopped", all_answered=service.all_answered)
         if traces:

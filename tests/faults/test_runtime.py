@@ -173,3 +173,14 @@ def test_ids_that_the_graph_does_not_know_are_a_failed_run(service: tuple[str, I
     _, model = service
     with pytest.raises(Exception, match="the run failed"):
         model._engine.classify(np.array([1, 10**6, 2]))
+
+
+def test_a_process_that_ends_while_its_sessions_are_made_ends_well() -> None:
+    code = (
+        "from fastapi.testclient import TestClient\n"
+        "from service.api.app import create_app\n"
+        "from service.settings import Settings\n"
+        f"with TestClient(create_app(Settings(model={str(DEFAULT_MODEL)!r}))): pass"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
