@@ -28,9 +28,9 @@ SERVICE, ONE_WORKER, HTTP, NO_RUN = "service", "service, 1 worker", "HTTP alone"
 CLASSIFY, EMBED = "/classify", "/embed?pool=mean"
 BASE64 = f"{EMBED}&encoding=base64"
 
-ENGINE, MEAN, TOKENIZER, BOTH = "engine", "engine, mean of all tokens", "tokenizer", "tokenizer + engine"
+ENGINE, MEAN, TOKENIZER = "engine", "engine, mean of all tokens", "tokenizer"
 SHARED = "engine, two cores a text"
-PACKED = "engine, texts sharing runs"
+PACKED, BOTH = "engine, texts sharing runs", "tokenizer + engine, texts sharing runs"
 STOCK, PRODUCT = "stock int8", "large int8 product"
 LENGTHS = (8, 16, 25, 32, 64, 128, 256, 512)
 THREAD, THREADS = "1 thread", "2 threads"

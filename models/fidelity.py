@@ -62,11 +62,13 @@ def same_in_packs(artifact: Artifact, texts: Sequence[Ids]) -> bool:
     engine.pack()
     if engine.pack_size == 1:
         return False
+    alone = [engine.classify(ids) for ids in texts]
     shuffled = np.random.default_rng(0).permutation(len(texts))
     for order in (range(len(texts)), shuffled):
-        for pack in packs([texts[i] for i in order], engine.pack_size):
-            together, alone = engine.classify_all(pack), [engine.classify(ids) for ids in pack]
-            if not all(isinstance(a, ClassifyOutput) and same_bits(a, b) for a, b in zip(together, alone, strict=True)):
+        grouped = packs([texts[i] for i in order], engine.pack_size)
+        together = [output for pack in grouped for output in engine.classify_all(pack)]
+        for i, output in zip(order, together, strict=True):
+            if not (isinstance(output, ClassifyOutput) and same_bits(output, alone[i])):
                 return False
     return True
 

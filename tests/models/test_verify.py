@@ -65,17 +65,22 @@ def test_a_finished_model_is_checked_and_left_alone(data: Path, tmp_path: Path) 
     assert (tmp_path / "manifest.json").read_bytes() == before
 
 
-def test_a_model_whose_bits_depend_on_the_threads_does_not_say_otherwise(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("compared", "said"),
+    [
+        ("same_on_two_threads", "two threads do not give the bits that one does"),
+        ("same_in_packs", "several texts in a run do not give the bits"),
+    ],
+)
+def test_a_model_whose_bits_depend_on_threads_or_company_does_not_say_otherwise(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: str, said: str
 ) -> None:
     shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(manifest | {"wide": True}), encoding="utf-8")
+    assert Artifact.open(tmp_path).manifest.wide
     assert not verify(tmp_path, data).broken
-    monkeypatch.setattr("models.verify.same_on_two_threads", lambda *_: False)
+    monkeypatch.setattr(f"models.verify.{compared}", lambda *_: False)
     (problem,) = verify(tmp_path, data).broken
-    assert problem.startswith("two threads do not give the bits that one does")
+    assert problem.startswith(said)
 
 
 def test_two_threads_are_compared_on_every_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,16 +98,6 @@ def test_two_threads_are_compared_on_every_text(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Engine, "classify", otherwise)
     assert same_on_two_threads(artifact, texts[:2])
     assert not same_on_two_threads(artifact, texts)
-
-
-def test_a_model_whose_bits_depend_on_the_company_is_not_as_its_manifest_says(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
-    assert not verify(tmp_path, data).broken
-    monkeypatch.setattr("models.verify.same_in_packs", lambda *_: False)
-    (problem,) = verify(tmp_path, data).broken
-    assert problem.startswith("several texts in a run do not give the bits")
 
 
 def test_texts_that_share_runs_are_each_compared(monkeypatch: pytest.MonkeyPatch) -> None:
