@@ -105,6 +105,12 @@ def finetune(
     ] = 0,
     teacher_share: Annotated[float, typer.Option(min=0, max=1, help="Share of the teacher against the labels.")] = 0.5,
     imitate: Annotated[float, typer.Option(min=0, help="Weight of being like the teacher in the vector of [CLS].")] = 0,
+    imitate_tokens: Annotated[
+        float, typer.Option(min=0, help="Weight of being like the tutor in the states of all tokens.")
+    ] = 0,
+    tutor: Annotated[
+        str | None, typer.Option(help="The teacher's checkpoint: it reads along the texts that it labelled.")
+    ] = None,
     freeze: Annotated[int, typer.Option(min=0, help="Leave the embeddings and so many first layers as they are.")] = 0,
     seed: MixSeed = 0,
 ) -> None:
@@ -121,10 +127,11 @@ def finetune(
         keep_embedding=keep_embedding,
         teacher_share=teacher_share if teacher else 0.0,
         imitate=imitate,
+        imitate_tokens=imitate_tokens,
         freeze=freeze,
         seed=seed,
     )
-    finetune(start, data.mix([data.Source.parse(one) for one in train], seed), dev, out, recipe, teacher, anchor)
+    finetune(start, data.mix([data.Source.parse(one) for one in train], seed), dev, out, recipe, teacher, anchor, tutor)
 
 
 @app.command()
@@ -150,7 +157,7 @@ def label(
 ) -> None:
     """Write a fine-tuned model's logits for every training text, for a smaller model to learn from."""
     from models import data
-    from models.finetune import label
+    from models.teacher import label
 
     examples = data.mix([data.Source.parse(one) for one in train], seed)
     label(str(checkpoint), [example.text for example in examples], out, max_tokens)

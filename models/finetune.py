@@ -1,4 +1,4 @@
-"""Fine-tune a Hugging Face encoder with a classification head on [CLS]; label texts with a fine-tuned one."""
+"""Fine-tune a Hugging Face encoder with a classification head on [CLS], with or without a teacher."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from rich.progress import Progress, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.nn import functional
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, set_seed
+from transformers import set_seed
 
 from models import data, metrics
-from models.data import LABELS, Example
-from service.cleaning import STEPS, clean
+from models.data import Example
+from models.finetuned import Finetuned
+from models.progress import progress
+from models.teacher import Tutor, read_labels, standardized, unlike
 
 GROUPS_OF_BATCHES = 50
-TOKENS_AT_ONCE = 8192
 GUIDE_RATE = 10.0
-"""Times the student's rate, for the one matrix that starts at random."""
+"""Times the student's rate, for matrices that start at random."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Recipe:
     keep_embedding: float = 0.0
     teacher_share: float = 0.0
     imitate: float = 0.0
+    imitate_tokens: float = 0.0
     freeze: int = 0
     seed: int = 0
 
@@ -59,72 +60,6 @@ class Encoded:
     states: Tensor | None
 
 
-class Outputs(NamedTuple):
-    """Logits [batch, 3], the masked mean of the last hidden states and the last hidden state of [CLS], both [batch,
-    hidden]; all float32."""
-
-    logits: Tensor
-    mean: Tensor
-    cls: Tensor
-
-
-class Finetuned:
-    """A model in training with its tokenizer, on the CPU."""
-
-    def __init__(self, start: str, dropout: float) -> None:
-        names = dict(enumerate(LABELS))
-        self.tokenizer = AutoTokenizer.from_pretrained(start)
-        self.model: Any = AutoModelForSequenceClassification.from_pretrained(
-            start,
-            num_labels=len(LABELS),
-            id2label=names,
-            label2id={name: index for index, name in names.items()},
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-            # For short texts plain products are much sooner done than PyTorch's fused attention, going back above all.
-            attn_implementation="eager",
-        )
-
-    def encode(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
-        """Token ids of each text after the clean-up of serving, cut to `max_tokens`."""
-        return token_ids(self.tokenizer, texts, max_tokens)
-
-    def forward(self, ids: Sequence[Sequence[int]]) -> Outputs:
-        """What the model says of a batch of texts."""
-        padded = self.tokenizer.pad({"input_ids": [list(one) for one in ids]}, return_tensors="pt")
-        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
-            output = self.model(
-                input_ids=padded["input_ids"], attention_mask=padded["attention_mask"], output_hidden_states=True
-            )
-        mask = padded["attention_mask"].unsqueeze(-1).float()
-        hidden = output.hidden_states[-1].float()
-        return Outputs(output.logits.float(), (hidden * mask).sum(1) / mask.sum(1), hidden[:, 0])
-
-    @torch.inference_mode()
-    def predict(self, texts: Sequence[str], max_tokens: int = 512) -> Outputs:
-        """What the model says of texts, in their order, without dropout."""
-        self.model.eval()
-        ids = self.encode(texts, max_tokens)
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        hidden = self.model.config.hidden_size
-        found = Outputs(*(torch.empty(len(ids), size) for size in (len(LABELS), hidden, hidden)))
-        for chunk in _chunks(order, [len(one) for one in ids]):
-            for whole, part in zip(found, self.forward([ids[i] for i in chunk]), strict=True):
-                whole[chunk] = part
-        return found
-
-
-def token_ids(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
-    """Token ids of each text after the clean-up of serving, [CLS] and [SEP] included, cut to `max_tokens`."""
-    cleaned = [clean(text, tuple(STEPS)).text for text in texts]
-    return list(tokenizer(cleaned, truncation=True, max_length=max_tokens)["input_ids"])
-
-
-def has_bf16() -> bool:
-    """Whether this CPU multiplies bfloat16 in hardware; elsewhere autocast would only be slower."""
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-
-
 def batches(lengths: Sequence[int], size: int, rng: random.Random) -> list[list[int]]:
     """Indices in random order, grouped so that texts of a batch have similar lengths."""
     order = list(range(len(lengths)))
@@ -136,18 +71,6 @@ def batches(lengths: Sequence[int], size: int, rng: random.Random) -> list[list[
         found += (ordered[i : i + size] for i in range(0, len(ordered), size))
     rng.shuffle(found)
     return found
-
-
-def _chunks(order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Indices in order of length, in chunks of at most `TOKENS_AT_ONCE` tokens with their padding."""
-    chunk: list[int] = []
-    for index in order:
-        if chunk and (len(chunk) + 1) * lengths[index] > TOKENS_AT_ONCE:
-            yield chunk
-            chunk = []
-        chunk.append(index)
-    if chunk:
-        yield chunk
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
@@ -182,18 +105,6 @@ def loss_of(
     return (weights * cross_entropy).sum() / weights.sum() + recipe.keep_embedding * drift.mean()
 
 
-def unlike(imitated: Tensor, states: Tensor) -> Tensor:
-    """How far a student's [CLS] vectors, led to the teacher's size, are from the teacher's.
-
-    The mean squared difference; 1 for a student that always says the mean, as the teacher's are standardized. Texts
-    that the teacher did not read are left out.
-
-    After the hidden-state distillation of TinyBERT (Jiao et al. 2020), of the vector that the head reads.
-    """
-    known = ~states.isnan().any(-1)
-    return functional.mse_loss(imitated[known], states[known].float()) if known.any() else imitated.sum() * 0
-
-
 def finetune(
     start: str,
     examples: list[Example],
@@ -202,30 +113,31 @@ def finetune(
     recipe: Recipe,
     teacher: Path | None,
     anchor: str | None = None,
+    tutor: str | None = None,
 ) -> None:
     """Train, evaluate on the dev files after each epoch, and write a Hugging Face checkpoint with its record.
 
     `anchor` is the model whose mean vectors are to be kept; unsaid, the starting one. A chain of passes names the first
-    start in each, or it drifts a little further in every pass. Raises ValueError for a text without a label that no
-    teacher labelled either.
+    start in each, or it drifts a little further in every pass. `tutor` is the teacher itself, which reads along where
+    the states of its tokens are imitated. Raises ValueError for a text without a label that no teacher labelled either.
     """
     set_seed(recipe.seed)
     student = Finetuned(start, recipe.dropout)
     freeze(student.model, recipe.freeze)
     encoded = _encode(student, examples, recipe, teacher)
     anchors = _anchors(anchor or start, examples, recipe) if recipe.keep_embedding else None
-    run = Run(student, encoded, anchors, recipe)
+    run = Run(student, encoded, anchors, recipe, _tutor(tutor, student, examples, encoded, recipe))
     steps = recipe.epochs * math.ceil(len(examples) / recipe.batch)
     record: dict[str, Any] = {"start": Path(start).name, "texts": len(examples), "recipe": asdict(recipe), "epochs": []}
     began = time.monotonic()
-    with _progress() as progress:
-        bar = progress.add_task("fine-tuning", total=steps)
+    with progress() as shown:
+        bar = shown.add_task("fine-tuning", total=steps)
         for epoch, step, batch in _walk(encoded, recipe):
             loss = run.step(batch, recipe.rate * schedule(step, steps, recipe.warmup))
-            progress.update(bar, advance=1, description=f"epoch {epoch + 1} loss {loss:.3f}")
+            shown.update(bar, advance=1, description=f"epoch {epoch + 1} loss {loss:.3f}")
             if (step + 1) % (steps // recipe.epochs) == 0:
                 scores = evaluate(student, dev)
-                progress.console.print(f"epoch {epoch + 1}:", json.dumps(scores), soft_wrap=True)
+                shown.console.print(f"epoch {epoch + 1}:", json.dumps(scores), soft_wrap=True)
                 record["epochs"].append(scores)
                 record["minutes"] = round((time.monotonic() - began) / 60, 1)
                 _save(student, out, record)
@@ -254,12 +166,15 @@ class Run:
     `anchors` are the mean vectors it keeps, float16 [n, hidden]. Raises ValueError where there is nobody to imitate.
     """
 
-    def __init__(self, student: Finetuned, encoded: Encoded, anchors: Tensor | None, recipe: Recipe) -> None:
+    def __init__(
+        self, student: Finetuned, encoded: Encoded, anchors: Tensor | None, recipe: Recipe, tutor: Tutor | None = None
+    ) -> None:
         self._student, self._encoded, self._anchors, self._recipe = student, encoded, anchors, recipe
         self._guide = _guide(student, encoded) if recipe.imitate else None
+        self._tutor = tutor
         groups = _parameter_groups(student.model, recipe)
-        if self._guide is not None:
-            groups += [group | {"rate": GUIDE_RATE} for group in _parameter_groups(self._guide, recipe)]
+        for leading in filter(None, (self._guide, self._tutor)):
+            groups += [group | {"rate": GUIDE_RATE} for group in _parameter_groups(leading, recipe)]
         self._optimizer = torch.optim.AdamW(groups, lr=recipe.rate, fused=True)
 
     def step(self, batch: list[int], rate: float) -> float:
@@ -276,7 +191,8 @@ class Run:
 
     def _loss(self, batch: list[int]) -> Tensor:
         encoded, recipe = self._encoded, self._recipe
-        logits, pooled, cls = self._student.forward([encoded.ids[i] for i in batch])
+        read = self._student.read([encoded.ids[i] for i in batch])
+        logits, pooled, cls = read.outputs()
         loss = loss_of(
             logits,
             pooled,
@@ -286,9 +202,11 @@ class Run:
             pooled.detach() if self._anchors is None else self._anchors[batch].float(),
             recipe,
         )
-        if self._guide is None or encoded.states is None:
-            return loss
-        return loss + recipe.imitate * unlike(self._guide(cls), encoded.states[batch])
+        if self._guide is not None and encoded.states is not None:
+            loss = loss + recipe.imitate * unlike(self._guide(cls), encoded.states[batch])
+        if self._tutor is not None:
+            loss = loss + recipe.imitate_tokens * self._tutor.unlike(batch, read)
+        return loss
 
 
 def _guide(student: Finetuned, encoded: Encoded) -> torch.nn.Linear:
@@ -299,6 +217,18 @@ def _guide(student: Finetuned, encoded: Encoded) -> torch.nn.Linear:
     if encoded.states is None:
         raise ValueError("there is no teacher to imitate: name its labels")
     return torch.nn.Linear(student.model.config.hidden_size, encoded.states.shape[1])
+
+
+def _tutor(
+    tutor: str | None, student: Finetuned, examples: list[Example], encoded: Encoded, recipe: Recipe
+) -> Tutor | None:
+    """Who reads along the texts that the teacher labelled. Raises ValueError where there is nobody."""
+    if not recipe.imitate_tokens:
+        return None
+    if tutor is None or encoded.teacher is None:
+        raise ValueError("there is no teacher whose tokens to imitate: name its labels and its checkpoint")
+    known = ~encoded.teacher.isnan().any(-1)
+    return Tutor(Finetuned(tutor, 0.0), student, [one.text for one in examples], known, recipe.max_tokens)
 
 
 def _encode(student: Finetuned, examples: list[Example], recipe: Recipe, teacher: Path | None) -> Encoded:
@@ -314,16 +244,6 @@ def _encode(student: Finetuned, examples: list[Example], recipe: Recipe, teacher
         teacher=None if taught is None else taught.logits,
         states=standardized(taught.states) if taught is not None and recipe.imitate else None,
     )
-
-
-def standardized(states: Tensor) -> Tensor:
-    """Vectors [n, hidden], less their mean and over their one standard deviation, as float16; rows of NaN stay so.
-
-    One deviation for all, so that the directions in which texts differ most weigh most.
-    """
-    known = states[~states.isnan().any(-1)].float()
-    mean = known.mean(0)
-    return ((states.float() - mean) / (known - mean).square().mean().sqrt()).half()
 
 
 def _anchors(anchor: str, examples: list[Example], recipe: Recipe) -> Tensor:
@@ -360,61 +280,3 @@ def _save(student: Finetuned, out: Path, record: dict[str, Any]) -> None:
     student.model.save_pretrained(out)
     student.tokenizer.save_pretrained(out)
     (out / "training.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-
-
-class Taught(NamedTuple):
-    """A teacher's logits, float32 [n, 3], and last hidden states of [CLS], float16 [n, its hidden size], of n texts.
-
-    NaN for a text it did not label.
-    """
-
-    logits: Tensor
-    states: Tensor
-
-
-def label(checkpoint: str, texts: Sequence[str], out: Path, max_tokens: int = 128) -> None:
-    """Write what a teacher says of each distinct text as Parquet: columns `text`, `logits` and `states`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    teacher = Finetuned(checkpoint, 0.0)
-    distinct = sorted(set(texts), key=len)
-    sizes = {"logits": len(LABELS), "states": teacher.model.config.hidden_size}
-    types = {"logits": pa.float32(), "states": pa.float16()}
-    schema = pa.schema({"text": pa.string()} | {name: pa.list_(types[name], size) for name, size in sizes.items()})
-    with _progress() as progress, pq.ParquetWriter(out, schema) as writer:
-        bar = progress.add_task("labelling", total=len(distinct))
-        for start in range(0, len(distinct), 4096):
-            chunk = distinct[start : start + 4096]
-            said = teacher.predict(chunk, max_tokens)
-            columns = {"logits": said.logits.numpy(), "states": said.cls.half().numpy()}
-            arrays = [pa.FixedSizeListArray.from_arrays(pa.array(c.reshape(-1)), sizes[n]) for n, c in columns.items()]
-            writer.write_table(pa.Table.from_arrays([pa.array(chunk), *arrays], schema=schema))
-            progress.update(bar, advance=len(chunk))
-
-
-def read_labels(path: Path, texts: Sequence[str]) -> Taught:
-    """What a teacher says of each of the texts, in their order.
-
-    A text of the treebank has the same label with and without its tokenization, whichever the teacher read.
-    """
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(path)
-    known_texts: list[Any] = table["text"].to_pylist()
-    rows = {data.detokenize(text): row for row, text in enumerate(known_texts)}
-    index = np.array([rows.get(data.detokenize(text), -1) for text in texts], np.int64)
-    found: list[Tensor] = []
-    for name in Taught._fields:
-        column: Any = table[name].combine_chunks()
-        known = column.flatten().to_numpy(zero_copy_only=False).reshape(len(table), column.type.list_size)
-        chosen = known[index]
-        chosen[index < 0] = math.nan
-        found.append(torch.tensor(chosen))
-    return Taught(*found)
-
-
-def _progress() -> Progress:
-    return Progress(
-        *Progress.get_default_columns()[:2], "{task.completed}/{task.total}", TimeElapsedColumn(), TimeRemainingColumn()
-    )

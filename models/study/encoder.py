@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from models.finetune import has_bf16, token_ids
+from models.finetuned import has_bf16, token_ids
 
 States = tuple[Tensor, ...]
 

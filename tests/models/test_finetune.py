@@ -3,7 +3,6 @@
 import json
 import math
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,93 +15,15 @@ torch = pytest.importorskip("torch", reason="PyTorch belongs to the training set
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from transformers import BertConfig, BertModel, BertTokenizer  # noqa: E402
 
-from models import finetune, metrics  # noqa: E402
+from models import finetune, metrics, teacher  # noqa: E402
 from models.data import Example  # noqa: E402
-from models.finetune import Finetuned, Recipe  # noqa: E402
+from models.finetune import Recipe  # noqa: E402
+from models.finetuned import Finetuned  # noqa: E402
+from tests.models.words import EXAMPLES, LEARNED, NEGATIVE, POSITIVE, TEXTS, write_encoder  # noqa: E402
 
-NEGATIVE, NEUTRAL, POSITIVE = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
-SUBJECTS = ["film", "book", "song", "talk", "meal", "trip"]
-OPINIONS = {
-    "awful": NEGATIVE,
-    "boring": NEGATIVE,
-    "long": NEUTRAL,
-    "new": NEUTRAL,
-    "good": POSITIVE,
-    "lovely": POSITIVE,
-}
-EXAMPLES = [Example(f"the {s} is {o}", target) for s in SUBJECTS for o, target in OPINIONS.items()]
-TEXTS = [example.text for example in EXAMPLES]
-HAS_BF16 = finetune.has_bf16
-RECIPE = Recipe(epochs=2, batch=6, rate=1e-2, dropout=0.0, max_tokens=16)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def exact() -> Iterator[None]:
-    """The same arithmetic on every CPU, on as many threads as so small a model can use."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetune, "has_bf16", lambda: False)
-        yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A random encoder, without a head: 2 layers, 32 wide, and the words of the texts."""
-    folder = tmp_path_factory.mktemp("start")
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = [*special, *OPINIONS, *SUBJECTS, "the", "is", "and", "@", "user", "http", ".", "it"]
-    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
-    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        initializer_range=0.1,
-    )
-    BertModel(config).save_pretrained(folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of what training is measured on."""
-    folder = tmp_path_factory.mktemp("dev")
-    (folder / "sst2_dev.tsv").write_text("sentence\tlabel\nthe film is lovely\t1\nthe meal is awful\t0\n")
-    tweets = "text\tlabel\n@jack the song is good\tpositive\nthe trip is long\tneutral\nthe talk is boring\tnegative\n"
-    (folder / "tweets_dev.tsv").write_text(tweets)
-    (folder / "sst_trees_dev.txt").write_text("(4 (2 the) (3 good))\n(0 (2 the) (1 awful))\n(2 (2 the) (2 new))\n")
-    pairs = [
-        "5\tthe film is good\tthe film is good",
-        "2\tthe film is good\tthe book is good",
-        "0\tgood film\tit is awful",
-    ]
-    (folder / "stsb_dev.tsv").write_text("\n".join(["score\tsentence1\tsentence2", *pairs]))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def trained(start: str, dev: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
-    """The checkpoint of one run, and the loss of each of its steps."""
-    out = tmp_path_factory.mktemp("trained")
-    losses: list[float] = []
-    step = finetune.Run.step
-
-    def spy(run: finetune.Run, batch: list[int], rate: float) -> float:
-        losses.append(step(run, batch, rate))
-        return losses[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetune.Run, "step", spy)
-        finetune.finetune(start, EXAMPLES, dev, out, replace(RECIPE, epochs=8), teacher=None)
-    return out, losses
+RECIPE = Recipe(**LEARNED)
+pytestmark = pytest.mark.usefixtures("exact")
 
 
 # A whole run
@@ -197,52 +118,19 @@ def test_a_text_of_which_nothing_is_known_is_refused(start: str, dev: Path, tmp_
         finetune.finetune(start, unlabelled, dev, tmp_path, RECIPE, teacher=None)
 
 
-# Teachers
-
-
-def test_a_teachers_labels_come_back_as_it_gave_them(trained: tuple[Path, list[float]], tmp_path: Path) -> None:
-    folder, _ = trained
-    texts = [
-        "the film is good",
-        "it",
-        "the film is good",
-        "the long and boring talk is awful .",
-        "caf\u00e9 \U0001f600",
-    ]
-    finetune.label(str(folder), texts, tmp_path / "labels.parquet")
-    found = finetune.read_labels(tmp_path / "labels.parquet", list(reversed(texts)))
-    expected = Finetuned(str(folder), 0.0).predict(list(reversed(texts)))
-    assert torch.allclose(found.logits, expected.logits, atol=1e-5)
-    assert torch.allclose(found.states.float(), expected.cls, atol=1e-2)
-    tokenized, written = finetune.read_labels(
-        tmp_path / "labels.parquet", ["the long and boring talk is awful .", "the long and boring talk is awful."]
-    ).logits
-    assert torch.equal(tokenized, written)
-    for unknown in finetune.read_labels(tmp_path / "labels.parquet", ["another"]):
-        assert unknown.isnan().all()
-
-
-def test_more_texts_than_are_labelled_at_once(trained: tuple[Path, list[float]], tmp_path: Path) -> None:
-    folder, _ = trained
-    texts = [f"it {'is ' * (i % 5)}good {i}" for i in range(4100)]
-    finetune.label(str(folder), texts, tmp_path / "labels.parquet", max_tokens=8)
-    logits, states = finetune.read_labels(tmp_path / "labels.parquet", texts)
-    assert (logits.shape, states.shape) == ((4100, 3), (4100, 32))
-    assert not logits.isnan().any()
-    one = Finetuned(str(folder), 0.0).predict(texts[4000:4001], max_tokens=8)
-    assert torch.allclose(logits[4000], one.logits, atol=1e-5)
+# With a teacher
 
 
 def test_texts_without_a_label_are_learned_from_the_teacher(
     trained: tuple[Path, list[float]], start: str, dev: Path, tmp_path: Path
 ) -> None:
     folder, _ = trained
-    finetune.label(str(folder), TEXTS, tmp_path / "labels.parquet")
+    teacher.label(str(folder), TEXTS, tmp_path / "labels.parquet")
     unlabelled = [Example(text) for text in TEXTS]
     finetune.finetune(start, unlabelled, dev, tmp_path / "out", replace(RECIPE, epochs=8), tmp_path / "labels.parquet")
-    teacher = Finetuned(str(folder), 0.0).predict(TEXTS).logits.argmax(-1).numpy()
+    taught = Finetuned(str(folder), 0.0).predict(TEXTS).logits.argmax(-1).numpy()
     student = Finetuned(str(tmp_path / "out"), 0.0).predict(TEXTS).logits.argmax(-1).numpy()
-    assert metrics.accuracy(student, teacher) > 0.9
+    assert metrics.accuracy(student, taught) > 0.9
 
 
 def test_a_student_that_imitates_comes_closer_to_what_the_teacher_reads(
@@ -250,9 +138,9 @@ def test_a_student_that_imitates_comes_closer_to_what_the_teacher_reads(
 ) -> None:
     folder, _ = trained
     labels = tmp_path / "labels.parquet"
-    finetune.label(str(folder), TEXTS, labels)
+    teacher.label(str(folder), TEXTS, labels)
     unlabelled = [Example(text) for text in TEXTS]
-    states = finetune.read_labels(labels, TEXTS).states.float()
+    states = teacher.read_labels(labels, TEXTS).states.float()
     alike = {}
     for imitate in (0.0, 3.0):
         out = tmp_path / str(imitate)
@@ -273,75 +161,40 @@ def test_imitating_nobody_is_refused(start: str, dev: Path, tmp_path: Path) -> N
         finetune.finetune(start, EXAMPLES, dev, tmp_path, replace(RECIPE, imitate=1.0), teacher=None)
 
 
-# The model in training
-
-
-def test_a_text_is_cleaned_as_in_serving_and_cut(start: str) -> None:
-    model = Finetuned(start, 0.0)
-    plain, cleaned, long = model.encode(
-        ["@user http it is .", "@jack https://a.b it is .", "good " * 50], max_tokens=10
-    )
-    assert plain == cleaned
-    assert len(long) == 10
-    assert (long[0], long[-1]) == (model.tokenizer.cls_token_id, model.tokenizer.sep_token_id)
-
-
-def test_an_answer_depends_neither_on_its_place_nor_on_its_neighbours(start: str) -> None:
-    model = Finetuned(start, 0.0)
-    texts = [("the film is good and " * (1 + i % 4)).strip() for i in range(70)]
-    found = model.predict(texts)
-    assert [tuple(one.shape) for one in found] == [(70, 3), (70, 32), (70, 32)]
-    assert {one.dtype for one in found} == {torch.float32}
-    for i in (0, 3, 69):
-        for alone, together in zip(model.predict([texts[i]]), found, strict=True):
-            assert torch.allclose(alone[0], together[i], atol=1e-5)
-
-
-def test_texts_are_run_in_chunks_of_bounded_size(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Finetuned(start, 0.0)
-    sizes: list[int] = []
-    forward = model.forward
-
-    def spy(ids: Any) -> Any:
-        sizes.append(len(ids) * max(len(one) for one in ids))
-        return forward(ids)
-
-    monkeypatch.setattr(model, "forward", spy)
-    texts = ["good " * (1 + i % 40) for i in range(100)]
-    expected = model.predict(texts).logits
-    monkeypatch.setattr(finetune, "TOKENS_AT_ONCE", 128)
-    sizes.clear()
-    assert torch.allclose(model.predict(texts).logits, expected, atol=1e-5)
-    assert max(sizes) <= 128
-
-
-def test_the_vectors_are_the_mean_of_the_tokens_that_are_no_padding_and_the_first(start: str) -> None:
-    model = Finetuned(start, 0.0)
-    model.model.eval()
-    short, long = model.encode(["good film", "the film is good and the book is long"], 32)
-    with torch.no_grad():
-        hidden = model.model(torch.tensor([short]), output_hidden_states=True).hidden_states[-1]
-        found = model.forward([short, long])
-    assert torch.allclose(found.mean[0], hidden[0].mean(0), atol=1e-5)
-    assert torch.allclose(found.cls[0], hidden[0, 0], atol=1e-5)
-
-
-def test_half_precision_changes_little_and_is_not_seen_outside(
-    trained: tuple[Path, list[float]], monkeypatch: pytest.MonkeyPatch
+def test_a_student_that_imitates_tokens_comes_closer_to_the_states_of_a_layer_below(
+    start: str, dev: Path, tmp_path: Path
 ) -> None:
-    model = Finetuned(str(trained[0]), 0.0)
-    exact = model.predict(TEXTS)
-    monkeypatch.setattr(finetune, "has_bf16", lambda: True)
-    rough = model.predict(TEXTS)
-    assert {one.dtype for one in rough} == {torch.float32}
-    assert not torch.equal(rough.logits, exact.logits)
-    assert torch.allclose(rough.logits, exact.logits, atol=0.3)
-    assert metrics.cosine(rough.mean.numpy(), exact.mean.numpy()).min() > 0.999
+    labels, large = tmp_path / "labels.parquet", str(tmp_path / "large")
+    Path(large).mkdir()
+    write_encoder(Path(large), layers=4, hidden=48, seed=1)
+    teacher.label(large, TEXTS, labels)
+    unlabelled = [Example(text) for text in TEXTS]
+
+    def states(one: str, layer: int) -> Any:
+        model = Finetuned(one, 0.0)
+        model.model.eval()
+        with torch.no_grad():
+            read = model.read(model.encode(TEXTS, 16))
+        return read.hidden[layer][read.mask]
+
+    alike = {}
+    for imitate in (0.0, 3.0):
+        out = str(tmp_path / str(imitate))
+        recipe = replace(RECIPE, epochs=6, rate=2e-3, imitate_tokens=imitate)
+        finetune.finetune(start, unlabelled, dev, Path(out), recipe, labels, tutor=large)
+        alike[imitate] = alignment(states(out, layer=1), states(large, layer=2))
+    assert alike[3.0] > alike[0.0] + 0.05
 
 
-def test_dropout_is_what_was_asked_for(start: str) -> None:
-    config = Finetuned(start, 0.25).model.config
-    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.25
+@pytest.mark.parametrize("named", ["labels", "tutor"])
+def test_imitating_the_tokens_of_nobody_is_refused(
+    named: str, trained: tuple[Path, list[float]], start: str, dev: Path, tmp_path: Path
+) -> None:
+    teacher.label(str(trained[0]), TEXTS, tmp_path / "labels.parquet")
+    labels = tmp_path / "labels.parquet" if named == "labels" else None
+    tutor = str(trained[0]) if named == "tutor" else None
+    with pytest.raises(ValueError, match="no teacher whose tokens to imitate: name its labels and its checkpoint"):
+        finetune.finetune(start, EXAMPLES, dev, tmp_path, replace(RECIPE, imitate_tokens=1.0), labels, tutor=tutor)
 
 
 # Batches and the rate
@@ -434,24 +287,6 @@ def test_a_text_with_neither_label_nor_teacher_teaches_nothing() -> None:
     assert loss([(0.0, 0.0, 0.0)]) == 0.0
 
 
-def test_teachers_vectors_are_standardized_as_a_whole() -> None:
-    states = torch.tensor([[1.0, 10.0], [3.0, 10.0], [math.nan, math.nan]]).half()
-    found = finetune.standardized(states)
-    assert found[:2].flatten().tolist() == pytest.approx([-math.sqrt(2), 0.0, math.sqrt(2), 0.0], abs=1e-3)
-    assert found[2].isnan().all()
-
-
-def test_unlikeness_is_the_mean_square_over_the_texts_that_the_teacher_read() -> None:
-    imitated = torch.tensor([[1.0, 0.0], [5.0, 5.0]], requires_grad=True)
-    states = torch.tensor([[0.0, 2.0], [math.nan, math.nan]])
-    far = finetune.unlike(imitated, states)
-    assert far.item() == pytest.approx(2.5)
-    far.backward()
-    assert imitated.grad is not None
-    assert imitated.grad[1].tolist() == [0.0, 0.0]
-    assert finetune.unlike(imitated, states[1:].expand(2, 2)).item() == 0.0
-
-
 def test_drift_is_the_angle_to_the_start_and_costs_what_the_recipe_says() -> None:
     none = [(0.0, 0.0, 0.0)]
     turned = torch.tensor([[1.0, 1.0, -1.0, -1.0]])  # a right angle
@@ -466,7 +301,3 @@ def test_vectors_and_norms_do_not_decay(start: str) -> None:
     assert decayed["weight_decay"] == 0.3
     assert {parameter.ndim for parameter in plain["params"]} == {1}
     assert {parameter.ndim for parameter in decayed["params"]} == {2}
-
-
-def test_half_precision_is_used_where_the_processor_has_it() -> None:
-    assert HAS_BF16() in (True, False)
