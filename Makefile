@@ -91,6 +91,12 @@ SIXTH_DATA = --train $(WORK)/recombined.tsv,take=10000 --train $(WORK)/templates
 LONGER = sst_trees_train.txt$(,)phrase_words=6$(,)phrases=12000$(,)neutral_phrases=1500
 SHARPER_DATA = $(foreach f,sst_trees_train.txt$(,)phrase_words=4$(,)phrases=12000$(,)neutral_phrases=2500 tweets_train.tsv$(,)take=2500,--train $(DATA)/$f)
 SEVENTH_DATA = --train $(WORK)/more.tsv,take=80000 --train $(WORK)/templates.tsv,take=9000 $(foreach f,$(LONGER) tweets_train.tsv$(,)take=8000 $(RATED),--train $(DATA)/$f)
+LONG = sst_trees_train.txt$(,)phrase_words=4$(,)phrases=24000$(,)neutral_phrases=4000
+# The teacher labelled the treebank's texts that are drawn from this seed after the recombined ones: they keep their place.
+ALONGSIDE = --train $(DATA)/$(LONG) --train $(WORK)/templates.tsv,take=9000 $(foreach f,tweets_train.tsv$(,)take=12000 $(RATED),--train $(DATA)/$f)
+EIGHTH_DATA = --train $(WORK)/others.tsv,take=72000 $(ALONGSIDE)
+NINTH_DATA = --train $(WORK)/wide.tsv,take=105000 --train $(WORK)/varied.tsv $(ALONGSIDE)
+TOKENS := --rate 8e-5 --dropout 0 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --imitate 1 --imitate-tokens 1
 SENTENCES = sst_trees_train.txt$(,)phrases=0$(,)neutral_phrases=0
 RATED := product_reviews_train.tsv rated_product_snippets_train.tsv rated_editorial_snippets_train.tsv rated_tweets_train.tsv
 , := ,
@@ -129,12 +135,24 @@ model: $(VENV)/train.stamp ## make models/sentiment-en anew from the data in DAT
 	$(MODELS) label $(WORK)/teachers --train $(WORK)/more.tsv --train $(DATA)/$(LONGER) --out $(WORK)/more.parquet --max-tokens 80 --seed 21
 	$(MODELS) finetune --start $(WORK)/sixth --anchor $$(sed -n 1p $(WORK)/starts) $(SEVENTH_DATA) --dev $(DATA) --out $(WORK)/seventh \
 		--teacher $(WORK)/more.parquet --epochs 2 --rate 8e-5 --dropout 0 --max-tokens 80 --keep-embedding 1 --teacher-share 0.9 --imitate 1.5 --seed 21
-	$(MODELS) average $(foreach n,1 2 3 4 5,$(WORK)/seventh) $(foreach n,1 2 3,$(WORK)/sixth) --out $(WORK)/eighth
-	$(MODELS) export $(WORK)/eighth --out models/sentiment-en
+	$(MODELS) average $(foreach n,1 2 3 4 5,$(WORK)/seventh) $(foreach n,1 2 3,$(WORK)/sixth) --out $(WORK)/earlier
+	$(MODELS) recombine $(DATA)/sst_trees_train.txt --each 12 --seed 51 --out $(WORK)/others.tsv
+	$(MODELS) label $(WORK)/teachers --train $(WORK)/others.tsv,take=72000 --train $(DATA)/$(LONG) --out $(WORK)/others.parquet --max-tokens 80 --seed 61
+	$(MODELS) finetune --start $(WORK)/earlier --anchor $$(sed -n 1p $(WORK)/starts) $(EIGHTH_DATA) --dev $(DATA) --out $(WORK)/eighth \
+		--teacher $(WORK)/others.parquet --tutor $(WORK)/teachers --epochs 2 $(TOKENS) --seed 61
+	$(MODELS) average $(WORK)/earlier $(WORK)/eighth --out $(WORK)/both
+	$(MODELS) recombine $(DATA)/sst_trees_train.txt --each 26 --seed 91 --out $(WORK)/wide.tsv
+	$(MODELS) augment $(WORK)/teachers --train $(WORK)/wide.tsv,take=80000 --each 1 --seed 91 --out $(WORK)/varied.tsv
+	$(MODELS) label $(WORK)/teachers --train $(WORK)/wide.tsv,take=105000 --train $(WORK)/varied.tsv --train $(DATA)/$(LONG) \
+		--out $(WORK)/wide.parquet --max-tokens 80 --seed 91
+	$(MODELS) finetune --start $(WORK)/both --anchor $$(sed -n 1p $(WORK)/starts) $(NINTH_DATA) --dev $(DATA) --out $(WORK)/ninth \
+		--teacher $(WORK)/wide.parquet --tutor $(WORK)/teachers --epochs 1 $(TOKENS) --seed 91
+	$(MODELS) average $(WORK)/earlier $(WORK)/earlier $(WORK)/eighth $(WORK)/ninth --out $(WORK)/whole
+	$(MODELS) export $(WORK)/whole --out models/sentiment-en
 	$(MODELS) quantize models/sentiment-en --data $(DATA) --classify int8-static-fitted # fixed scales: texts can share runs
-	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/eighth --data $(DATA)
+	$(MODELS) verify models/sentiment-en --checkpoint $(WORK)/whole --data $(DATA)
 	$(MODELS) checklist models/sentiment-en --record
-	$(MODELS) card models/sentiment-en $(foreach pass,student second third fourth fifth sixth seventh,--training $(WORK)/$(pass)/training.json) \
+	$(MODELS) card models/sentiment-en $(foreach pass,student second third fourth fifth sixth seventh eighth ninth,--training $(WORK)/$(pass)/training.json) \
 		--table models/sentiment-en/fp32/quantization.md
 	$(MODELS) reliability models/sentiment-en --data $(DATA) --out docs/reliability.svg
 	rm -rf models/sentiment-en/fp32

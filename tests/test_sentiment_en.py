@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,11 +73,13 @@ def test_it_keeps_every_bound_of_its_manifest_and_its_size() -> None:
     assert sum(path.stat().st_size for path in DEFAULT_MODEL.iterdir() if path.is_file()) <= MEGABYTES * 1e6
 
 
-def test_its_card_quotes_its_manifest() -> None:
-    card = (DEFAULT_MODEL / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("document", [DEFAULT_MODEL / "README.md", Path(__file__).parents[1] / "README.md"])
+def test_its_card_and_the_readme_quote_its_manifest(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
     measured = Artifact.open(DEFAULT_MODEL).manifest.metrics
     for name in ("sst2", "tweets", "trees"):
-        assert f"{100 * measured[name]:.1f} %" in card
+        assert f"{100 * measured[name]:.1f} %" in text
+    assert f"{measured['stsb']:.3f}" in text
 
 
 @pytest.mark.parametrize(("label", "text"), [(label, text) for label, texts in PLAIN.items() for text in texts])
