@@ -240,10 +240,11 @@ def session(
     """A session that runs a graph as it is written, on so many threads, its word table given or its own.
 
     A given one must outlive the session. With `plan_memory`, a run takes what an earlier one of inputs of the same
-    shapes took at once. Raises ArtifactError if the graph does not load.
+    shapes took at once, from the arena that sessions share; without it every node asks for its own, of the C library,
+    as at the arena threads would wait for each other. Raises ArtifactError if the graph does not load.
     """
     options = onnxruntime.SessionOptions()
-    options.enable_mem_pattern = plan_memory
+    options.enable_mem_pattern = options.enable_cpu_mem_arena = plan_memory
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
@@ -252,7 +253,7 @@ def session(
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.log_severity_level = 4
     share_arena()
-    options.add_session_config_entry("session.use_env_allocators", "1")
+    options.add_session_config_entry("session.use_env_allocators", "1" if plan_memory else "0")
     # The threads of a run wait for each other at every node, too short a time to sleep; between runs they do.
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if threads > 1 else "0")
     options.add_session_config_entry("session.force_spinning_stop", "1")
