@@ -53,13 +53,13 @@ def printed(code: str, url: str) -> str:
     return output.getvalue()
 
 
-def assert_same(shown: str, given: str) -> None:
+def assert_same(shown: str, given: str, within: float) -> None:
     """The same words, and the same numbers but for what CPUs round otherwise."""
     words, numbers = zip(
         *((NUMBER.sub("#", text).split(), NUMBER.findall(text)) for text in (shown, given)), strict=True
     )
     assert words[0] == words[1]
-    assert [float(one) for one in numbers[0]] == pytest.approx([float(one) for one in numbers[1]], abs=0.002)
+    assert [float(one) for one in numbers[0]] == pytest.approx([float(one) for one in numbers[1]], abs=within)
 
 
 def test_something_is_shown() -> None:
@@ -69,12 +69,13 @@ def test_something_is_shown() -> None:
 
 @pytest.mark.parametrize(("path", "body", "shown"), [found[1:] for found in REQUESTS])
 def test_the_request_of_the_readme_has_its_answer(path: str, body: str, shown: str, url: str) -> None:
-    assert_same(shown, answered(path, body, url))
+    assert_same(shown, answered(path, body, url), within=0.002)
 
 
 @pytest.mark.parametrize(("code", "shown"), [found[1:] for found in EXAMPLES], ids=range(len(EXAMPLES)))
 def test_an_example_prints_what_stands_under_it(code: str, shown: str, url: str) -> None:
-    assert_same(shown, printed(code, url))
+    # Of vectors that are cut to three values and then made as long as one, a rounding is seen much enlarged.
+    assert_same(shown, printed(code, url), within=0.02)
 
 
 def rewrite(path: Path, pattern: re.Pattern[str], kind: str, answer: Callable[[re.Match[str]], str]) -> None:
