@@ -99,6 +99,8 @@ def _unicode_escapes(text: str) -> Iterable[Edit]:
 
 def _links(text: str) -> Iterable[Edit]:
     """Every link reads `http`, as in the tweets of the SemEval sets."""
+    if "//" not in text and "www." not in text.lower():
+        return ()
     return ((m.start(), m.end(), "http") for m in _LINK.finditer(text))
 
 
@@ -160,6 +162,8 @@ def _emoji_words(character: str) -> str:
 
 def _control(text: str) -> Iterable[Edit]:
     """Control characters part words; invisible format characters do not."""
+    if text.isascii() and text.isprintable():
+        return ()
     return ((m.start(), m.end(), " " if ord(m[0][0]) < 0xA0 else "") for m in _CONTROL.finditer(text))
 
 

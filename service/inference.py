@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar
@@ -463,7 +463,7 @@ def _run(
         return Split(tasks, join)
     made = tasks[0]()
     if isinstance(made, Share):
-        return replace(made, then=lambda result: join([made.then(result)]))
+        return Share(made.run, made.item, made.size, lambda result: join([made.then(result)]))
     return join([made])
 
 

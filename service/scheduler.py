@@ -417,15 +417,18 @@ class Scheduler:
 
     def _finish(self, together: list[_Shared]) -> None:
         """Run items at once, and give each work the outcome of its own."""
-        results: Any = EngineError("the worker died while it ran this text")
+        if not together:
+            return
         try:
-            if together:
-                results = self._guarded(lambda: together[0].wish.run.run([one.wish.item for one in together]))
-        finally:
-            for index, one in enumerate(together):
-                result = results if isinstance(results, ServiceError) else results[index]
-                failed = isinstance(result, ServiceError)
-                self._settle(one.work, result if failed else self._guarded(partial(one.wish.then, result)))
+            results = self._guarded(lambda: together[0].wish.run.run([one.wish.item for one in together]))
+        except BaseException:  # it ends this thread: the callers are told before the thread is gone
+            for one in together:
+                self._settle(one.work, _died())
+            raise
+        for index, one in enumerate(together):
+            result = results if isinstance(results, ServiceError) else results[index]
+            failed = isinstance(result, ServiceError)
+            self._settle(one.work, result if failed else self._guarded(partial(one.wish.then, result)))
 
     def _tell_if_idle(self) -> None:
         if not (self._running or self._waiting):
@@ -433,14 +436,15 @@ class Scheduler:
 
     def _answer(self, work: _Work, task: Task) -> _Shared | None:
         """Give a work what a task makes, its own or the join of its parts, unless that is still to be run."""
-        outcome: Any = EngineError("the worker died while it ran this text")
         try:
             outcome = self._guarded(task)
-        finally:
-            # Also where a task ends its thread: its caller is told before the thread is gone.
-            if not isinstance(outcome, Share):
-                self._settle(work, outcome)
-        return _Shared(work, outcome) if isinstance(outcome, Share) else None
+        except BaseException:  # it ends this thread: its caller is told before the thread is gone
+            self._settle(work, _died())
+            raise
+        if isinstance(outcome, Share):
+            return _Shared(work, outcome)
+        self._settle(work, outcome)
+        return None
 
     def _guarded(self, task: Task) -> Any:
         """A task's outcome, with its failure as a value: it is its own caller's alone."""
@@ -500,6 +504,10 @@ class Scheduler:
             self._tell_if_idle()
         for request in requests:
             _fail(request.future)
+
+
+def _died() -> EngineError:
+    return EngineError("the worker died while it ran this text")
 
 
 def _resolve(future: Future[list[Any]], outcomes: list[Any]) -> None:

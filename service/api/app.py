@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -17,6 +18,7 @@ from service import __version__
 from service.api import admin, errors, page, tracing
 from service.api.access import CORS, Access, Keys, RequireKey, describe
 from service.api.compat import ROUTERS
+from service.api.direct import Shortcut
 from service.api.middleware import BodyLimit, Observe
 from service.api.routes import metrics_router, router
 from service.api.siblings import Place, Siblings
@@ -28,6 +30,9 @@ from service.logs import get
 from service.metrics import Metrics
 from service.scheduler import Scheduler
 from service.settings import Settings
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 log = get(__name__)
 
@@ -115,8 +120,7 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
     app.state.service = service
     app.state.request_timeout = settings.request_timeout
     app.state.models_dir = settings.models_dir
-    access = Access(Keys(settings.api_keys, settings.api_keys_file), admin=Keys(settings.admin_keys))
-    app.state.access = access
+    app.state.access = Access(Keys(settings.api_keys, settings.api_keys_file), admin=Keys(settings.admin_keys))
     for routes in (router, admin.router, *ROUTERS):
         app.include_router(routes)
     if settings.metrics != "off":
@@ -124,7 +128,16 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
     if settings.page:
         app.include_router(page.router())
     errors.install(app)
+    _surround(app, settings, metrics, traces)
+    return app
+
+
+def _surround(app: FastAPI, settings: Settings, metrics: Metrics, traces: TracerProvider | None) -> None:
+    """Add what each request passes through on its way to a route, the innermost first."""
+    if not traces:  # FastAPI names the span of a request by the route that its own search finds
+        app.add_middleware(Shortcut, routes=[route for each in (router, *ROUTERS) for route in each.routes])
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, seconds=settings.transfer_timeout)
+    access: Access = app.state.access
     if access.keys:
         app.add_middleware(RequireKey, access=access, open_to_all=_open_paths(settings))
         describe(app, _open_paths(settings))
@@ -133,7 +146,6 @@ def create_app(settings: Settings, place: Place | None = None) -> FastAPI:
         app.add_middleware(CORSMiddleware, allow_origins=settings.origins, **CORS)
     tracer = traces.get_tracer("service", __version__) if traces else None
     app.add_middleware(Observe, metrics=metrics, quiet=QUIET_ROUTES, tracer=tracer)
-    return app
 
 
 def _open_paths(settings: Settings) -> list[str]:

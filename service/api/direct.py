@@ -1,9 +1,10 @@
-"""Routes read without FastAPI's solver of dependencies, the dearest thing that is done for a request but its texts."""
+"""Routes called at once, and read without FastAPI's solver of dependencies: the dearest of a request but its texts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
 from fastapi import Request, Response
@@ -11,7 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api.errors import HANDLED, failure
 from service.api.guards import deadline
 from service.api.state import state
 
@@ -35,16 +39,21 @@ class DirectRoute(APIRoute):
 
     def get_route_handler(self) -> Handler:
         """The route's handler."""
+        return self._reader if self.direct else super().get_route_handler()
+
+    @property
+    def direct(self) -> bool:
+        """Whether it is such a route."""
         taken = self.dependant
         others = [*taken.path_params, *taken.header_params, *taken.cookie_params]
         others += [*taken.query_params[1:], *taken.body_params[1:]]
         written = get_type_hints(self.endpoint).get("return") is Response
         others += [one for one in taken.query_params if not hasattr(one.field_info.annotation, "model_fields")]
-        if others or not written or any(one.call not in KNOWN or one.name is None for one in taken.dependencies):
-            return super().get_route_handler()
-        return self._direct()
+        known = all(one.call in KNOWN and one.name is not None for one in taken.dependencies)
+        return known and written and not others
 
-    def _direct(self) -> Handler:
+    @cached_property
+    def _reader(self) -> Handler:
         endpoint, taken = self.endpoint, self.dependant
         called = {str(one.name): KNOWN[one.call] for one in taken.dependencies}
         query, body = _model(taken.query_params), _model(taken.body_params)
@@ -57,13 +66,43 @@ class DirectRoute(APIRoute):
             for name, call in called.items():
                 values[name] = await call(request)
             if query:
-                values[query[0]] = _checked(query[1], dict(request.query_params), "query")
+                given = dict(request.query_params) if request.scope["query_string"] else {}
+                values[query[0]] = _checked(query[1], given, "query")
             if body:
                 values[body[0]] = _checked(body[1], sent, "body")
             response: Response = await endpoint(**values)
             return response
 
         return handle
+
+
+class Shortcut:
+    """Calls direct routes of fixed paths at once: without the search among all routes, and without what Starlette and
+    FastAPI put around each for the sake of dependencies that such a route does not have. Pure ASGI."""
+
+    def __init__(self, app: ASGIApp, routes: Iterable[BaseRoute]) -> None:
+        """`app` answers whatever else is asked."""
+        self.app = app
+        self.routes = {
+            (method, route.path): (route, route.get_route_handler())
+            for route in routes
+            if isinstance(route, DirectRoute) and route.direct and "{" not in route.path
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self.routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if found is None or scope.get("root_path"):
+            await self.app(scope, receive, send)
+            return
+        scope["route"], handle = found
+        request = Request(scope, receive, send)
+        try:
+            response = await handle(request)
+        except HANDLED as error:
+            response = await failure(request, error)
+            error.__traceback__ = None  # its frames hold it: both would wait for the garbage collector
+        await response(scope, receive, send)
 
 
 def _model(fields: Sequence[Any]) -> tuple[str, TypeAdapter[Any]] | None:

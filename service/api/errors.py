@@ -113,30 +113,33 @@ def error_headers(error: errors.ServiceError) -> Mapping[str, str] | None:
     return _HEADERS.get(type(error))
 
 
+HANDLED = (errors.ServiceError, CallerLeftError, RequestValidationError, HTTPException)
+"""What a route may raise. Anything else is a fault of the service's own."""
+
+
 def install(app: FastAPI) -> None:
     """Make every failure of an app answer in the one shape."""
+    for kind in HANDLED:
+        app.add_exception_handler(kind, failure)
 
-    @app.exception_handler(errors.ServiceError)
-    async def service_error(_request: Request, error: errors.ServiceError) -> Response:
-        return error_response(error)
 
-    @app.exception_handler(CallerLeftError)
-    async def caller_left(_request: Request, _error: CallerLeftError) -> Response:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
-
-    @app.exception_handler(RequestValidationError)
-    async def validation_error(request: Request, error: RequestValidationError) -> Response:
-        return error_response(_invalid(request, error.errors()[0]))
-
-    @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: HTTPException) -> Response:
-        if isinstance(error.__cause__, errors.ServiceError):
-            return error_response(error.__cause__)
-        if error.status_code == HTTPStatus.BAD_REQUEST:
+async def failure(request: Request, error: Exception) -> Response:
+    """What is answered where a route raised one of `HANDLED`."""
+    match error:
+        case errors.ServiceError():
+            return error_response(error)
+        case CallerLeftError():
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        case RequestValidationError():
+            return error_response(_invalid(request, error.errors()[0]))
+        case HTTPException(__cause__=errors.ServiceError() as cause):
+            return error_response(cause)
+        case HTTPException(status_code=HTTPStatus.BAD_REQUEST):
             return error_response(MalformedError("the body could not be read as JSON in UTF-8"))
-        message = f"{request.method} is not possible here" if error.status_code == 405 else "there is nothing here"
-        code = _HTTP_CODES.get(error.status_code, "http_error")
-        return _response(error.status_code, _body(code, message), error.headers)
+        case HTTPException(status_code=status):
+            message = f"{request.method} is not possible here" if status == 405 else "there is nothing here"
+            return _response(status, _body(_HTTP_CODES.get(status, "http_error"), message), error.headers)
+    raise error
 
 
 def _invalid(request: Request, problem: dict[str, Any]) -> errors.RequestError:

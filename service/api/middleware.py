@@ -6,12 +6,12 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
 import structlog
 from opentelemetry.trace import Tracer, format_trace_id, get_current_span
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,12 +24,14 @@ from service.logs import describe, get
 from service.metrics import Metrics
 from service.timings import Timings
 
+Header = tuple[bytes, bytes]
+
 log = get("service.access")
 
 SAFE = {
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "content-security-policy": "frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"content-security-policy": b"frame-ancestors 'none'",
 }
 """What every answer tells a browser, unless its route says otherwise."""
 
@@ -54,17 +56,13 @@ class Observe:
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else os.urandom(16).hex()
         status = CLIENT_CLOSED_REQUEST
+        spent: dict[str, float] = {}
 
         async def with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, spent
             if message["type"] == "http.response.start":
-                status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["x-request-id"] = request_id
-                for name, value in SAFE.items():
-                    headers.setdefault(name, value)
-                if spent := _milliseconds(scope):
-                    headers["server-timing"] = ", ".join(f"{name};dur={value}" for name, value in spent.items())
+                status, spent = message["status"], _milliseconds(scope)
+                message["headers"] = _told(message["headers"], request_id, spent)
                 if self.tracer and get_current_span().is_recording():
                     _trace(self.tracer, scope, request_id)
             await send(message)
@@ -83,10 +81,10 @@ class Observe:
             await refusal(scope["path"], failure)(scope, receive, with_id)
         finally:
             self.metrics.in_flight.dec()
-            self._record(scope, status, time.perf_counter() - began)
+            self._record(scope, status, time.perf_counter() - began, spent)
             structlog.contextvars.unbind_contextvars("request_id", "trace_id")
 
-    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float, spent: Mapping[str, float]) -> None:
         route = scope.get("route")
         template = getattr(route, "path", "unmatched")
         self.metrics.requests.labels(scope["method"], template, str(status)).inc()
@@ -98,9 +96,20 @@ class Observe:
             route=template,
             status=status,
             milliseconds=round(seconds * 1000, 2),
-            **{f"{name}_milliseconds": value for name, value in _milliseconds(scope).items()},
+            **{f"{name}_milliseconds": value for name, value in spent.items()},
             **scope.get("state", {}).get("counts", {}),
         )
+
+
+def _told(headers: Iterable[Header], request_id: str, spent: Mapping[str, float]) -> list[Header]:
+    """An answer's headers, and with them its request's id, what is safe unless its route said otherwise, and where
+    the time went."""
+    told = [*headers, (b"x-request-id", request_id.encode())]
+    said = {name for name, _ in told}
+    told += [header for header in SAFE.items() if header[0] not in said]
+    if spent:
+        told.append((b"server-timing", ", ".join(f"{name};dur={value}" for name, value in spent.items()).encode()))
+    return told
 
 
 def _trace(tracer: Tracer, scope: Scope, request_id: str) -> None:

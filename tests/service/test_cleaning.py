@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.cleaning import LONGEST_RUN, STEPS, Cleaned, _runs, clean
+from service.cleaning import _CONTROL, _LINK, LONGEST_RUN, STEPS, Cleaned, _runs, clean
 
 ALL = tuple(STEPS)
 
@@ -50,6 +50,12 @@ def test_every_cleaned_character_stands_for_a_span_of_the_original_in_order(text
     assert all(0 <= begin < end <= len(text) for begin, end in cleaned.spans)
     assert begins == sorted(begins)
     assert ends == sorted(ends)
+
+
+@given(text=ANY_TEXT)
+@pytest.mark.parametrize(("step", "pattern"), [("links", _LINK), ("control", _CONTROL)])
+def test_a_text_that_is_not_searched_holds_nothing_to_find(step: str, pattern: re.Pattern[str], text: str) -> None:
+    assert len(list(STEPS[step](text))) == len(pattern.findall(text))
 
 
 @given(text=ANY_TEXT, steps=SOME_STEPS)

@@ -7,9 +7,15 @@ from typing import Annotated, Any
 import pytest
 from fastapi import Depends, FastAPI, Query, Response
 from pydantic import BaseModel
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
-from service.api.direct import DirectRoute
+from service.api.app import create_app
+from service.api.direct import DirectRoute, Shortcut
+from service.inference import Inference
+from service.settings import Settings
+from tests.service.api.conftest import TINY
 
 
 class Some(BaseModel):
@@ -68,3 +74,91 @@ def test_what_it_cannot_read_is_left_to_fastapi(solved: list[bool], endpoint: An
 def test_the_routes_of_texts_are_read_directly(client: TestClient, solved: list[bool], route: str) -> None:
     assert client.post(route, json={"inputs": "good"}, headers={"x-request-timeout": "9"}).status_code == 200
     assert not solved
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Has the path of each request that went on to the search among all routes."""
+    found: list[str] = []
+    handle = ExceptionMiddleware.__call__
+
+    async def noted(self: ExceptionMiddleware, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            found.append(scope["path"])
+        await handle(self, scope, receive, send)
+
+    monkeypatch.setattr(ExceptionMiddleware, "__call__", noted)
+    return found
+
+
+OWN = ("x-request-id", "server-timing")
+"""Headers that differ from answer to answer."""
+
+TEXTS = {"inputs": ["good", "bad"]}
+REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/classify", {"json": TEXTS}),
+    ("POST", "/classify?detail=sentences", {"json": TEXTS}),
+    ("POST", "/embed?pool=mean", {"json": TEXTS}),
+    ("POST", "/explain", {"json": TEXTS}),
+    ("POST", "/v1/embeddings", {"json": {"input": "good", "model": "sentiment-en"}}),
+    ("POST", "/classify", {"json": {"inputs": []}}),
+    ("POST", "/classify", {"json": {"inputs": "", "wrong": 1}}),
+    ("POST", "/classify?wrong=1", {"json": TEXTS}),
+    ("POST", "/classify?model=nobody", {"json": TEXTS}),
+    ("POST", "/classify", {"content": "{", "headers": {"content-type": "application/json"}}),
+    ("POST", "/classify", {"content": b"\xff", "headers": {"content-type": "application/json"}}),
+    ("POST", "/classify", {"content": "a", "headers": {"content-type": "text/plain"}}),
+    ("POST", "/v1/embeddings", {"json": {"input": 1, "model": "sentiment-en"}}),
+    ("POST", "/classify", {"json": TEXTS, "headers": {"x-request-timeout": "soon"}}),
+]
+
+
+@pytest.mark.parametrize(("method", "url", "sent"), REQUESTS)
+def test_the_short_way_and_the_long_way_answer_alike(
+    client: TestClient,
+    searched: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    url: str,
+    sent: dict[str, Any],
+) -> None:
+    def answered() -> tuple[int, bytes, dict[str, str]]:
+        answer = client.request(method, url, **sent)
+        headers = dict(answer.headers)
+        return answer.status_code, answer.content, {k: v for k, v in headers.items() if k not in OWN}
+
+    short = answered()
+    assert not searched
+
+    async def closed(self: Shortcut, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+    monkeypatch.setattr(Shortcut, "__call__", closed)
+    assert answered() == short
+    assert bool(searched) is (short[0] != 415)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/classify", 405), ("GET", "/info", 200), ("POST", "/nowhere", 404)]
+)
+def test_what_is_no_direct_route_is_searched(
+    client: TestClient, searched: list[str], method: str, path: str, status: int
+) -> None:
+    assert client.request(method, path, json={}).status_code == status
+    assert searched == [path]
+
+
+def test_below_a_prefix_a_route_is_searched(searched: list[str]) -> None:
+    app = create_app(Settings(model=TINY, workers=1))
+    with TestClient(app, root_path="/under") as client:
+        assert client.post("/under/classify", json=TEXTS).status_code == 200
+    assert searched == ["/under/classify"]
+
+
+def test_what_fails_is_logged_once_and_answered(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_given: object, **_named: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Inference, "classify", fail)
+    answer = client.post("/classify", json=TEXTS)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
