@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,7 +30,13 @@ SLOWER = {"SkipLayerNormFusion", "BiasSkipLayerNormFusion"}
 WIDE = 2
 """Threads of a run that may take more than one. Fewer cores than that leave nothing to share it with."""
 WORTH_SHARING = 16
-"""Tokens from which on sharing a run between threads gains more than it costs."""
+"""Tokens from which on sharing a run between threads may gain more than it costs."""
+TIMED = (16, 33, 64, 128)
+"""Tokens of the runs by which it is measured from where on it does so here."""
+TIMES = 5
+"""Of so many runs of each the shortest counts: what else the machine does makes runs longer, never shorter."""
+GAIN = 0.8
+"""Of the time on one core, what a run on several may take to be worth their while."""
 TRIED = (16, 33, 47, 64, 100)
 """Tokens of the runs that must give the same bits on this CPU's kernels, whatever the CPU the manifest was made on."""
 
@@ -59,6 +67,7 @@ class Engine:
         self._classify = _Graph(artifact.path(graphs.classify), longest, words)
         self._embed = _Graph(artifact.path(graphs.embed), longest, words)
         self._wide: _Graph | None = None
+        self._worth_sharing: float = WORTH_SHARING
         self._packed: _Packed | None = None
 
     def widen(self) -> None:
@@ -73,6 +82,21 @@ class Engine:
         tried = (np.arange(tokens, dtype=np.int64) for tokens in TRIED if tokens <= manifest.max_tokens)
         if all(same_bits(wide.classified(ids), self._classify.classified(ids)) for ids in tried):
             self._wide = wide
+
+    def measure_wide(self) -> None:
+        """Make runs on `WIDE` cores only from as many tokens on as they are sooner on this CPU: where products are
+        quick, as with AMX, threads wait for each other longer than they save. Texts may be run meanwhile."""
+        if self._wide is None:
+            return
+        seconds: dict[int, tuple[float, float]] = {}
+        for tokens in TIMED:
+            ids = np.zeros(min(tokens, self._artifact.manifest.max_tokens), np.int64)
+            rounds = [(_seconds(self._classify, ids), _seconds(self._wide, ids)) for _ in range(TIMES)]
+            one, several = (min(each) for each in zip(*rounds, strict=True))
+            seconds[tokens] = one, several
+        self._worth_sharing = worth_sharing(seconds)
+        if self._worth_sharing == math.inf:
+            self._wide = None
 
     @property
     def wide(self) -> bool:
@@ -112,7 +136,7 @@ class Engine:
         faster and gives the same answer, bit for bit.
         Raises EngineError if the run fails or its result is not finite.
         """
-        graph = self._wide if wide and self._wide and len(ids) >= WORTH_SHARING else self._classify
+        graph = self._wide if wide and self._wide and len(ids) >= self._worth_sharing else self._classify
         return graph.classified(ids)
 
     def classify_all(self, texts: Sequence[Ids]) -> list[ClassifyOutput | EngineError]:
@@ -202,6 +226,23 @@ class _Packed(_Graph):
         }
         logits, cls = self._arrays(("logits", "cls"), feed)
         return [ClassifyOutput(logits[i], cls[i]) for i in range(len(texts))]
+
+
+def worth_sharing(seconds: Mapping[int, tuple[float, float]]) -> float:
+    """The tokens from which on, of runs timed on one core and on several, all gain; infinite where the longest does
+    not."""
+    worth = math.inf
+    for tokens, (one, several) in sorted(seconds.items(), reverse=True):
+        if several > GAIN * one:
+            break
+        worth = tokens
+    return worth
+
+
+def _seconds(graph: _Graph, ids: Ids) -> float:
+    began = time.perf_counter()
+    graph.classified(ids)
+    return time.perf_counter() - began
 
 
 def same_bits(one: Sequence[Floats], other: Sequence[Floats]) -> bool:

@@ -177,6 +177,7 @@ class Inference:
         process has two workers; those of texts that wait share runs."""
         if self._scheduler.size >= WIDE:
             self._engine.widen()
+            self._engine.measure_wide()
         self._engine.pack()
         if self._engine.pack_size > 1:
             # Not a method: the model would hold itself then, and be kept until the garbage collector finds that out.

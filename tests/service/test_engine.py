@@ -1,5 +1,6 @@
 """Token ids to numbers: the same for the same ids whoever else is running, finite, or an error."""
 
+import math
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.artifact import Artifact
-from service.engine import SLOWER, WIDE, WORTH_SHARING, ClassifyOutput, Engine, same_bits, session
+from service.engine import SLOWER, TIMED, WIDE, WORTH_SHARING, ClassifyOutput, Engine, same_bits, session, worth_sharing
 from service.errors import ArtifactError, EngineError
 from service.settings import DEFAULT_MODEL
 from service.tokenizer import Tokenizer
@@ -163,6 +164,41 @@ def test_no_run_is_wide_on_a_cpu_where_it_would_change_an_answer(
     engine.widen()
     assert not engine.wide
     engine.classify(some_ids(WORTH_SHARING), wide=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "worth"),
+    [
+        ({16: (1.0, 0.7), 33: (2.0, 1.5), 64: (4.0, 2.1)}, 16),
+        ({16: (1.0, 1.1), 33: (2.0, 1.5), 64: (4.0, 2.1)}, 33),
+        ({16: (1.0, 0.5), 33: (2.0, 1.7), 64: (4.0, 2.1)}, 64),  # what a short one seemed to gain was chance
+        ({16: (1.0, 0.8), 33: (2.0, 1.5), 64: (4.0, 3.9)}, math.inf),
+    ],
+)
+def test_runs_are_shared_from_as_many_tokens_on_as_all_that_were_timed_gain(
+    seconds: dict[int, tuple[float, float]], worth: float
+) -> None:
+    assert worth_sharing(seconds) == worth
+
+
+@pytest.mark.parametrize("from_tokens", [*TIMED, math.inf])
+def test_a_run_is_wide_where_it_was_measured_to_gain(
+    wide: Artifact, monkeypatch: pytest.MonkeyPatch, from_tokens: float
+) -> None:
+    engine = Engine(wide)
+    engine.measure_wide()  # before it can be: there is nothing to measure
+    engine.widen()
+    two = engine._wide
+    monkeypatch.setattr(
+        "service.engine._seconds", lambda graph, ids: 1.0 if graph is not two or len(ids) < from_tokens else 0.5
+    )
+    engine.measure_wide()
+    assert engine.wide is (from_tokens <= wide.manifest.max_tokens)
+    if two and engine.wide:
+        monkeypatch.setattr(two, "_session", None)
+        engine.classify(some_ids(int(from_tokens) - 1), wide=True)
+        with pytest.raises(EngineError):
+            engine.classify(some_ids(int(from_tokens)), wide=True)
 
 
 def test_bits_are_compared_not_values() -> None:

@@ -191,7 +191,8 @@ def test_softmax_takes_the_temperature_and_large_logits() -> None:
     assert probabilities.tolist() == pytest.approx([0.731058579, 0.268941421, 0.0], abs=1e-9)
 
 
-def test_only_a_process_of_two_workers_has_runs_on_two_cores() -> None:
+def test_only_a_process_of_two_workers_has_runs_on_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.engine.worth_sharing", lambda _seconds: 16)
     assert Artifact.open(TINY).manifest.wide
     for workers in (1, 2):
         metrics = Metrics()
