@@ -15,9 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api import schemas
 from service.api.errors import HANDLED, failure
 from service.api.guards import deadline
-from service.api.state import state
+from service.api.state import chosen, state
+from service.inference import Inference
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -26,7 +28,13 @@ async def _deadline(request: Request) -> float:
     return await deadline(request, request.headers.get("x-request-timeout"))
 
 
-KNOWN: dict[object, Callable[[Request], Awaitable[object]]] = {state: state, deadline: _deadline}
+async def _chosen(request: Request) -> Inference:
+    return await chosen(await state(request), _checked(_NAMED, dict(request.query_params), "query"))
+
+
+_NAMED = TypeAdapter(schemas.Named)
+
+KNOWN: dict[object, Callable[[Request], Awaitable[object]]] = {state: state, deadline: _deadline, chosen: _chosen}
 """The dependencies that can be called here, and how."""
 
 

@@ -12,24 +12,15 @@ from service import __version__
 from service.api import schemas
 from service.api.direct import DirectRoute
 from service.api.guards import answer, deadline
-from service.api.state import State, state
+from service.api.state import State, chosen, state
 from service.errors import RequestError, ServiceError, UnavailableError
 from service.inference import Inference
 
 Service = Annotated[State, Depends(state)]
+Chosen = Annotated[Inference, Depends(chosen)]
 Deadline = Annotated[float, Depends(deadline)]
 NoQuery = Annotated[schemas.NoQuery, Query()]
 ModelQuery = Annotated[schemas.ModelQuery, Query()]
-
-
-async def chosen(
-    service: Service, model: Annotated[str | None, Query(max_length=256, description=schemas.MODEL)] = None
-) -> Inference:
-    """The model that `?model=` names, for routes that have no model of their query. Raises as Catalog.get does."""
-    return service.models.get(model)
-
-
-Chosen = Annotated[Inference, Depends(chosen)]
 
 
 def described(errors: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:

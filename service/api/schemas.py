@@ -90,10 +90,14 @@ class TextsRequest(Fields):
 MODEL = "Which of the models that are loaded answers; unset: the default."
 
 
-class ModelQuery(Fields):
-    """Which model is asked."""
+class Named(BaseModel):
+    """Which model is asked. What else a query may hold is not said."""
 
     model: Annotated[str | None, Field(max_length=256, description=MODEL)] = None
+
+
+class ModelQuery(Fields, Named):
+    """Which model is asked, and nothing else."""
 
 
 class ClassifyQuery(ModelQuery):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Query, Request
 
+from service.api import schemas
 from service.api.siblings import Siblings
 from service.catalog import Catalog
+from service.inference import Inference
 from service.metrics import Metrics
 from service.scheduler import Scheduler
 
@@ -48,3 +51,8 @@ async def state(request: Request) -> State:
     """The state of the application a request came to."""
     found: State = request.app.state.service
     return found
+
+
+async def chosen(service: Annotated[State, Depends(state)], query: Annotated[schemas.Named, Query()]) -> Inference:
+    """The model that `?model=` names, for routes that have no model of their query. Raises as Catalog.get does."""
+    return service.models.get(query.model)
