@@ -173,16 +173,16 @@ class Inference:
         return inference
 
     def hasten(self) -> None:
-        """Make ready what only makes answers come sooner: a text that is alone is classified on two cores, where this
-        process has two workers; those of texts that wait share runs."""
-        if self._scheduler.size >= WIDE:
-            self._engine.widen()
-            self._engine.measure_wide()
+        """Make ready what only makes answers come sooner: texts that wait share runs; one that is alone is classified
+        on two cores, where this process has two workers and gains by it."""
         self._engine.pack()
         if self._engine.pack_size > 1:
             # Not a method: the model would hold itself then, and be kept until the garbage collector finds that out.
             run = partial(_classify_all, self._engine, self._infer_seconds["classify"], self._run_texts["classify"])
             self._shared = Run(run, self._engine.pack_size, PACK_TOKENS)
+        if self._scheduler.size >= WIDE:
+            self._engine.widen()
+            self._engine.measure_wide()
 
     def give_back(self) -> None:
         """Return the memory that runs took to the system; the next ones take it again. Raises EngineError."""
