@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -14,6 +12,7 @@ from typing import Literal, NamedTuple
 from service.errors import ArtifactError, ConflictError, RequestError, UnavailableError, UnknownModelError
 from service.inference import Inference
 from service.logs import get
+from service.memory import give_back
 from service.metrics import Metrics
 
 log = get(__name__)
@@ -161,7 +160,7 @@ class Catalog:
         """Return to the system the memory that runs took, for a time when there are none. Raises EngineError."""
         for model in self._models.values():
             model.give_back()
-        _give_back()
+        give_back()
 
     def _put(self, model: Inference) -> None:
         with self._changing:
@@ -180,7 +179,7 @@ class Catalog:
 
 def _freed(name: str, digest: str) -> None:
     log.info("model freed", model=name, digest=digest)
-    _settled(_give_back)
+    _settled(give_back)
 
 
 def _settled(run: Callable[[], object]) -> None:
@@ -188,10 +187,3 @@ def _settled(run: Callable[[], object]) -> None:
     timer = threading.Timer(SETTLED, run)
     timer.daemon = True
     timer.start()
-
-
-def _give_back() -> None:
-    """Return free memory to the system. By itself glibc keeps what a model took, scattered over its heap, for later."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from service.artifact import Artifact
 from service.errors import ArtifactError, EngineError
+from service.memory import fix_thresholds
 from service.saturation import saturates
 
 Floats = NDArray[np.float32]
@@ -269,6 +270,7 @@ def share_arena() -> None:
     """Give all sessions of this process one memory arena. With an arena of its own, each would keep the largest run's
     memory for every thread that ever ran it; with none, the process grows to twice the size.
     """
+    fix_thresholds()
     memory = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
     )
