@@ -93,8 +93,8 @@ class Engine:
         for tokens in TIMED:
             ids = np.zeros(min(tokens, self._artifact.manifest.max_tokens), np.int64)
             rounds = [(_seconds(self._classify, ids), _seconds(self._wide, ids)) for _ in range(TIMES)]
-            one, several = (min(each) for each in zip(*rounds, strict=True))
-            seconds[tokens] = one, several
+            one, several = zip(*rounds, strict=True)
+            seconds[tokens] = min(one), min(several)
         self._worth_sharing = worth_sharing(seconds)
         if self._worth_sharing == math.inf:
             self._wide = None

@@ -29,7 +29,7 @@ async def _deadline(request: Request) -> float:
 
 
 async def _chosen(request: Request) -> Inference:
-    return await chosen(await state(request), _checked(_NAMED, dict(request.query_params), "query"))
+    return await chosen(await state(request), _checked(_NAMED, _query(request), "query"))
 
 
 _NAMED = TypeAdapter(schemas.Named)
@@ -74,8 +74,7 @@ class DirectRoute(APIRoute):
             for name, call in called.items():
                 values[name] = await call(request)
             if query:
-                given = dict(request.query_params) if request.scope["query_string"] else {}
-                values[query[0]] = _checked(query[1], given, "query")
+                values[query[0]] = _checked(query[1], _query(request), "query")
             if body:
                 values[body[0]] = _checked(body[1], sent, "body")
             response: Response = await endpoint(**values)
@@ -119,6 +118,10 @@ def _model(fields: Sequence[Any]) -> tuple[str, TypeAdapter[Any]] | None:
         checked: Any = Annotated[field.field_info.annotation, field.field_info]
         return field.name, TypeAdapter(checked)
     return None
+
+
+def _query(request: Request) -> dict[str, str]:
+    return dict(request.query_params) if request.scope["query_string"] else {}
 
 
 async def _json(request: Request) -> Any:
