@@ -8,7 +8,7 @@ from functools import cache
 
 MAPPED = 4 * 1024 * 1024
 """Bytes from which a piece of memory is mapped by itself, and goes back to the system as soon as it is free."""
-KEPT = 32 * 1024 * 1024
+KEPT = 8 * 1024 * 1024
 """Bytes at the end of a heap that are kept for what is asked next: more than what runs that share one take and free."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
