@@ -1,4 +1,7 @@
-"""Makes docs/playground.png, the picture of the page in the README: python -m tests.web.screenshot"""
+"""Makes docs/playground.png, the picture of the page in the README: python -m tests.web.screenshot
+
+It looks as it should where Debian's fonts-inter, fonts-texgyre and fonts-noto-color-emoji are installed.
+"""
 
 from __future__ import annotations
 
