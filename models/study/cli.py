@@ -20,13 +20,6 @@ Checkpoint = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Th
 Model = Annotated[Path, typer.Option(exists=True, file_okay=False, help="The served model's folder.")]
 
 
-def _begin(out: Path, part: str) -> Path:
-    """Where a part's results go; those of an earlier run, which takes minutes, are replaced."""
-    path = out / f"{part}.json"
-    path.unlink(missing_ok=True)
-    return path
-
-
 @app.command()
 def heads(
     data: Data,
@@ -49,7 +42,7 @@ def probes(data: Data, checkpoint: Checkpoint, out: Out = RESULTS) -> None:
     from models import starts
     from models.study import probes
 
-    probes.run({"start": starts.minilm(), "fine-tuned": checkpoint}, data, _begin(out, "probes"))
+    probes.run({"start": starts.minilm(), "fine-tuned": checkpoint}, data, out / "probes.json")
 
 
 @app.command()
@@ -58,7 +51,7 @@ def length(data: Data, model: Model, work: Work = WORK, out: Out = RESULTS) -> N
     10 minutes."""
     from models.study import length
 
-    length.run(work, model, data, _begin(out, "length"))
+    length.run(work, out / "heads.json", model, data, out / "length.json")
 
 
 @app.command()
@@ -66,7 +59,7 @@ def cost(model: Model, out: Out = RESULTS) -> None:
     """Time each pooling behind the served encoder. A minute, on an idle machine."""
     from models.study import cost
 
-    cost.run(model, _begin(out, "cost"))
+    cost.run(model, out / "cost.json")
 
 
 @app.command()
@@ -75,7 +68,7 @@ def attention(checkpoint: Checkpoint, out: Out = RESULTS) -> None:
     from models import starts
     from models.study import attention
 
-    attention.run({"start": starts.minilm(), "fine-tuned": checkpoint}, _begin(out, "attention"))
+    attention.run({"start": starts.minilm(), "fine-tuned": checkpoint}, out / "attention.json")
 
 
 @app.command()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -36,6 +37,7 @@ HEADS = {
 WIDTHS = {"cls-mean": 2, "cls-last4": 4}
 KEPT = ("cls", "mean")
 WEIGHTS = "head.pt"
+SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def run(start: Path, folder: Path, out: Path, work: Path, budget: Budget) -> Non
 
     The encoders of `KEPT` heads stay in `work`, for the measures of length.
     """
-    record = Record(out, {"start": start.parent.name, "budget": asdict(budget)})
+    record = Record.resume(out, {"start": start.parent.name, "budget": asdict(budget)})
     sets = DevSets.read(folder, rated=False)
     console = Console(stderr=True)
     for seed in budget.seeds:
@@ -104,7 +106,7 @@ def run(start: Path, folder: Path, out: Path, work: Path, budget: Budget) -> Non
             encoder = Encoder(start, half=True)
             head, loss = train(encoder, kind, folder, budget, seed)
             if kind in KEPT:
-                save(encoder, head, work / f"{kind}-{seed}")
+                save(encoder, head, work / f"{kind}-{seed}", record.settings)
             found = texts.scores(answer(encoder, head, sets, budget.max_tokens), sets)
             minutes = round((time.thread_time() - began) / 60, 2)
             record.add(head=kind, seed=seed, loss=round(loss, 4), cpu_minutes=minutes, **found)
@@ -160,11 +162,12 @@ def answer(encoder: Encoder, head: Head, sets: DevSets, max_tokens: int) -> dict
     return {name: np.stack([logits[one] for one in rows]) for name, rows in ids.items()}
 
 
-def save(encoder: Encoder, head: Head, folder: Path) -> None:
-    """Keep a trained encoder with its head."""
+def save(encoder: Encoder, head: Head, folder: Path, settings: Mapping[str, Any]) -> None:
+    """Keep a trained encoder with its head, and the settings that it was trained with."""
     encoder.model.save_pretrained(folder)
     encoder.tokenizer.save_pretrained(folder)
     torch.save(head.classifier.state_dict(), folder / WEIGHTS)
+    (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
 
 
 def load(folder: Path, kind: str) -> tuple[Encoder, Head]:

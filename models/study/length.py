@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -82,8 +83,12 @@ class Read(NamedTuple):
 Model = Callable[[Sequence[str]], list[Read]]
 
 
-def run(work: Path, artifact: Path, folder: Path, out: Path) -> None:
-    """Measure the encoders that `heads` kept, and the served model. Raises FileNotFoundError if it kept none yet."""
+def run(work: Path, trained_as: Path, artifact: Path, folder: Path, out: Path) -> None:
+    """Measure the encoders that `heads` kept, and the served model.
+
+    Raises FileNotFoundError if it kept none yet, ValueError for one that was trained otherwise than its results, the
+    file `trained_as`, say.
+    """
     record = Record(
         out,
         {"buckets": list(BUCKETS), "counts": list(COUNTS), "opinions": list(OPINIONS), "neutral": list(NEUTRAL)}
@@ -91,7 +96,7 @@ def run(work: Path, artifact: Path, folder: Path, out: Path) -> None:
     )
     sets = DevSets.read(folder, rated=False)
     console = Console(stderr=True)
-    for name, model in _models(work, artifact):
+    for name, model in _models(work, trained_as, artifact):
         console.print(name)
         head, _, seed = name.partition("-")
         key = {"model": head, "seed": int(seed) if seed else None}
@@ -101,10 +106,16 @@ def run(work: Path, artifact: Path, folder: Path, out: Path) -> None:
             record.add(measure="dilution", **key, **row)
 
 
-def _models(work: Path, artifact: Path) -> Iterator[tuple[str, Model]]:
+def _models(work: Path, trained_as: Path, artifact: Path) -> Iterator[tuple[str, Model]]:
     kept = sorted(work.glob("*-[0-9]*"))
+    remedy = f"remove {trained_as} and run `heads`"
     if {path.name.partition("-")[0] for path in kept} != set(heads.KEPT):
-        raise FileNotFoundError(f"{work} does not have the encoders of every head that is compared: run `heads` first")
+        raise FileNotFoundError(f"{work} does not have the encoders of every head that is compared: {remedy}")
+    settings = json.loads(trained_as.read_text(encoding="utf-8"))["settings"]
+    for path in kept:
+        found = path / heads.SETTINGS
+        if not found.exists() or json.loads(found.read_text(encoding="utf-8")) != settings:
+            raise ValueError(f"{path} was trained with other settings than {trained_as} has: {remedy}")
     for path in kept:
         yield path.name, trained(*heads.load(path, path.name.partition("-")[0]))
     yield "served", served(Artifact.open(artifact))

@@ -11,18 +11,22 @@ Row = dict[str, Any]
 
 
 class Record:
-    """Results in a file that a stopped run goes on with."""
+    """Results in a file, of which the first row replaces those of an earlier run."""
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        """Open or begin a file. Raises ValueError for one that was begun with other settings."""
         self._path = path
         self.settings = json.loads(json.dumps(settings))
         self.rows: list[Row] = []
+
+    @classmethod
+    def resume(cls, path: Path, settings: Mapping[str, Any]) -> Record:
+        """Go on with a stopped run's file, if there is one. Raises ValueError if it has other settings."""
+        record = cls(path, settings)
         if path.exists():
-            written = json.loads(path.read_text(encoding="utf-8"))
-            if written["settings"] != self.settings:
+            written, record.rows = read(path)
+            if written != record.settings:
                 raise ValueError(f"{path} was begun with other settings: remove it to begin again")
-            self.rows = written["rows"]
+        return record
 
     def has(self, **key: object) -> bool:
         """Whether a row with these values is there."""

@@ -70,7 +70,7 @@ def test_runs_are_the_same_again_and_go_on_where_they_stopped(
 def test_a_kept_head_answers_as_it_did(start: Path, data: Path, tmp_path: Path) -> None:
     encoder = Encoder(start)
     head, _ = heads.train(encoder, "mean", data, Budget(each=8, batch=8, max_tokens=24), seed=0)
-    heads.save(encoder, head, tmp_path)
+    heads.save(encoder, head, tmp_path, {})
     loaded, again = heads.load(tmp_path, "mean")
     ids = encoder.encode(TEXTS)
     np.testing.assert_allclose(loaded.each(ids, again), encoder.each(ids, head), rtol=1e-4, atol=1e-5)

@@ -14,7 +14,7 @@ from models.study import heads, length  # noqa: E402
 from models.study.encoder import Encoder  # noqa: E402
 from models.study.heads import Head  # noqa: E402
 from models.study.length import COUNTS, NEUTRAL, OPINIONS, PLACES, Read, surround  # noqa: E402
-from models.study.record import read  # noqa: E402
+from models.study.record import Record, read  # noqa: E402
 from service.artifact import Artifact  # noqa: E402
 from service.engine import Engine  # noqa: E402
 
@@ -86,19 +86,42 @@ def test_the_served_model_is_read_as_it_is_served() -> None:
     np.testing.assert_array_equal(found.vectors["mean"], Engine(artifact).embed(ids))
 
 
-def test_kept_heads_and_the_served_model_are_measured(
-    start: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(length, "BUCKETS", (1, 9))
+SETTINGS = {"budget": {"each": 8}}
+
+
+@pytest.fixture
+def kept(start: Path, tmp_path: Path) -> Path:
+    """A folder with the encoders of `heads`; what they were trained with lies beside it."""
     encoder = Encoder(start)
     for kind in heads.KEPT:
-        heads.save(encoder, Head(kind, encoder), tmp_path / "work" / f"{kind}-0")
+        heads.save(encoder, Head(kind, encoder), tmp_path / "work" / f"{kind}-0", SETTINGS)
+    Record(tmp_path / "heads.json", SETTINGS).add(head="cls")
+    return tmp_path / "work"
+
+
+def test_kept_heads_and_the_served_model_are_measured(
+    kept: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(length, "BUCKETS", (1, 9))
     monkeypatch.setattr(length, "dilution", lambda model: iter(()))
-    length.run(tmp_path / "work", TINY, data, tmp_path / "length.json")
+    length.run(kept, tmp_path / "heads.json", TINY, data, tmp_path / "length.json")
     rows = read(tmp_path / "length.json")[1]
     assert [(row["model"], row["seed"]) for row in rows[::2]] == [("cls", 0), ("mean", 0), ("served", None)]
 
 
 def test_without_the_trained_heads_it_says_what_to_do(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="run `heads` first"):
-        length.run(tmp_path, TINY, data, tmp_path / "length.json")
+    with pytest.raises(FileNotFoundError, match=r"heads\.json and run `heads`"):
+        length.run(tmp_path, tmp_path / "heads.json", TINY, data, tmp_path / "length.json")
+
+
+def test_heads_of_another_budget_are_not_measured(kept: Path, data: Path, tmp_path: Path) -> None:
+    Record(tmp_path / "heads.json", {"budget": {"each": 9}}).add(head="cls")
+    with pytest.raises(ValueError, match="cls-0 was trained with other settings"):
+        length.run(kept, tmp_path / "heads.json", TINY, data, tmp_path / "length.json")
+    assert not (tmp_path / "length.json").exists()
+
+
+def test_heads_of_an_unknown_budget_are_not_measured(kept: Path, data: Path, tmp_path: Path) -> None:
+    (kept / "mean-0" / heads.SETTINGS).unlink()
+    with pytest.raises(ValueError, match="mean-0 was trained with other settings"):
+        length.run(kept, tmp_path / "heads.json", TINY, data, tmp_path / "length.json")
